@@ -111,13 +111,10 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 // Most versions of an operator have the same ones, and no other check takes as long.
 var definitionFaults sync.Map
 
-// tolerated turns faults in descriptions of APIs that OLM corrects into warnings: OLM decodes a ClusterServiceVersion into its Go
-// type and writes it again, which fills in missing texts as empty ones.
+// tolerated turns faults that OLM corrects into warnings: OLM decodes a ClusterServiceVersion into its Go type and writes it again,
+// which fills in missing texts as empty ones.
 func (c *checked) tolerated(faults []apiserver.Fault) {
-	describes := func(f apiserver.Fault) bool {
-		return !f.Warning && len(f.Path) > 1 && f.Path[0] == "spec" && (f.Path[1] == "customresourcedefinitions" || f.Path[1] == "apiservicedefinitions")
-	}
-	if c.csv == nil || !slices.ContainsFunc(faults, describes) {
+	if c.csv == nil || !slices.ContainsFunc(faults, func(f apiserver.Fault) bool { return !f.Warning }) {
 		return
 	}
 	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.csv)
@@ -129,7 +126,7 @@ func (c *checked) tolerated(faults []apiserver.Fault) {
 		left[shown(f.Path)] = true
 	}
 	for i, f := range faults {
-		if describes(f) && !left[shown(f.Path)] {
+		if !f.Warning && !left[shown(f.Path)] {
 			faults[i].Warning = true
 			faults[i].Message += "; OLM fills in an empty text, but the API server refuses the ClusterServiceVersion from anybody else"
 		}

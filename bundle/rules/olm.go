@@ -3,11 +3,9 @@ package rules
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -74,11 +72,13 @@ func checkKinds(c *checked, rule findings.Rule) {
 }
 
 func checkDuplicates(c *checked, rule findings.Rule) {
-	first := map[string]string{} // file, by group, kind and name
+	mild := rule
+	mild.Severity = findings.Warning // OLM writes one, and then the other over it
+	first := map[string]string{}     // file, by group, kind and name
 	for _, o := range c.bundle.Objects {
 		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
 		if other, taken := first[key]; taken {
-			c.find(rule, o.File, []any{"metadata", "name"}, "%s %s is also in %s", o.GetKind(), o.GetName(), other)
+			c.find(mild, o.File, []any{"metadata", "name"}, "%s %s is also in %s; OLM writes one of them over the other", o.GetKind(), o.GetName(), other)
 			continue
 		}
 		first[key] = o.File
@@ -202,24 +202,11 @@ func checkRelatedImages(c *checked, rule findings.Rule) {
 					c.find(rule, c.csvFile, append(at, "image"), "image %s of container %s is not in spec.relatedImages", container.Image, container.Name)
 				}
 				for k, env := range container.Env {
-					if imageVariable.MatchString(env.Name) && isPullSpec(env.Value) && !related[env.Value] {
+					if registryv1.NamesImage(env.Name, env.Value) && !related[env.Value] {
 						c.find(rule, c.csvFile, append(slices.Clone(at), "env", k, "value"), "image %s, which container %s has in variable %s, is not in spec.relatedImages", env.Value, container.Name, env.Name)
 					}
 				}
 			}
 		}
 	}
-}
-
-// imageVariable matches environment variables that hold images, by the two usual conventions.
-var imageVariable = regexp.MustCompile(`(^RELATED_IMAGE_|_IMAGE$)`)
-
-// isPullSpec reports whether the value of such a variable is an image, with a path, a tag or a digest, and not a setting such as
-// PULL_IMAGE=true.
-func isPullSpec(value string) bool {
-	if !strings.ContainsAny(value, "/:@") {
-		return false
-	}
-	_, err := reference.ParseNormalizedNamed(value)
-	return err == nil
 }

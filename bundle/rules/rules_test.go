@@ -69,7 +69,7 @@ func TestCheckFinds(t *testing.T) {
 	}, {
 		name: "an object that is there twice",
 		file: "manifests/widget-operator.servicemonitor.yaml", old: "kind: ServiceMonitor", new: "kind: PrometheusRule",
-		want: []string{"manifests/widget-operator.servicemonitor.yaml:5:3: error: PrometheusRule widget-operator is also in manifests/widget-operator.prometheusrule.yaml (olm-duplicate)"},
+		want: []string{"manifests/widget-operator.servicemonitor.yaml:5:3: warning: PrometheusRule widget-operator is also in manifests/widget-operator.prometheusrule.yaml; OLM writes one of them over the other (olm-duplicate)"},
 	}, {
 		name: "another media type",
 		file: registryv1.AnnotationsPath, old: "mediatype.v1: registry+v1", new: "mediatype.v1: plain+v0",

@@ -182,9 +182,11 @@ func Fault(rule findings.Rule, span document.Span, path []any, format string, ar
 	return finding.At(line, column)
 }
 
-// emptyError reports a folder without a catalog.
-func emptyError(dir string) error {
-	return fmt.Errorf("catalog folder %s holds no package; expected YAML or JSON files with %s, %s and %s documents, "+
-		"such as %s", dir, declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle,
-		filepath.Join(dir, "PACKAGE", fileName))
+// EmptyError says that a folder holds no package.
+type EmptyError struct{ dir string }
+
+func (e EmptyError) Error() string {
+	return fmt.Sprintf("catalog folder %s holds no package; expected YAML or JSON files with %s, %s and %s documents, "+
+		"such as %s", e.dir, declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle,
+		filepath.Join(e.dir, "PACKAGE", fileName))
 }

@@ -84,6 +84,8 @@ func TestChoose(t *testing.T) {
 			[]string{"tide@1.0.0", "tide@1.1.0"}, nil, "stable! 1.1.0: 1.0.0 1.0.1 1.1.0, between 1.0.1"},
 		{"one of several rebuilds", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@1.0.0+2"}, nil, "stable! 1.0.0.2: 1.0.0.2"},
 		{"two of several rebuilds", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@1.0.0+2 || =1.0.0+10"}, nil, "stable! 1.0.0.10: 1.0.0.2 1.0.0.10"},
+		{"from a rebuild on", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@>=1.0.0+2"}, nil, "stable! 1.0.0.10: 1.0.0.2 1.0.0.10"},
+		{"up to a rebuild", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@>= 0.9.0 <= 1.0.0+2"}, nil, "stable! 1.0.0.2: 1.0.0.1 1.0.0.2"},
 		{"all rebuilds", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@1.0.0"}, nil, "stable! 1.0.0.10: 1.0.0.1 1.0.0.2 1.0.0.10"},
 		{"a rebuild that is not there", "stable", map[string][]string{"stable": rebuilds}, []string{"tide@1.0.0+3"}, nil, `tide@1.0.0\+3: no version of package "tide" is in that range; .*`},
 		{"stranded: what replaced it is left out", "stable", map[string][]string{"stable": {"1.0.0", "1.5.0, replaces 1.0.0", "2.0.0, replaces 1.5.0, skips 1.0.0", "3.0.0, replaces 2.0.0, skips 1.5.0"}},

@@ -4,6 +4,7 @@ package mirror
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,10 +56,27 @@ func alternatives(versions string) (all []versionRange) {
 		if version, err := semver.Parse(strings.TrimSpace(strings.TrimLeft(alternative, "="))); err == nil {
 			all = append(all, versionRange{version: &version})
 		} else if contains, err := semver.ParseRange(alternative); err == nil {
-			all = append(all, versionRange{contains: contains})
+			all = append(all, versionRange{contains: contains.AND(rebuilds(alternative))})
 		}
 	}
 	return all
+}
+
+// inclusive matches bounds that are part of a range.
+var inclusive = regexp.MustCompile(`([<>])=\s*([^\s<>=]+)`)
+
+// rebuilds returns the condition that the bounds of a range with build metadata are: those are the oldest and the newest rebuild.
+func rebuilds(alternative string) semver.Range {
+	var all []semver.Range
+	for _, bound := range inclusive.FindAllStringSubmatch(alternative, -1) {
+		if limit, err := semver.Parse(bound[2]); err == nil && len(limit.Build) > 0 {
+			wrong := map[string]int{">": -1, "<": 1}[bound[1]]
+			all = append(all, func(v semver.Version) bool { return fbc.CompareVersions(v, limit) != wrong })
+		}
+	}
+	return func(v semver.Version) bool {
+		return !slices.ContainsFunc(all, func(within semver.Range) bool { return !within(v) })
+	}
 }
 
 // String returns the selection as on the command line.

@@ -19,7 +19,7 @@ var (
 )
 
 // bundle renders a bundle in the usual form. It returns false for all other documents.
-func (on *scratch) bundle(content []byte) ([]byte, bool) {
+func (on *scratch) bundle(content []byte) (part, []byte, bool) {
 	s := rawjson.Scan(content)
 	var schema, name, pkg, image string
 	on.rest, on.payload = on.rest[:0], on.payload[:0]
@@ -48,7 +48,7 @@ func (on *scratch) bundle(content []byte) ([]byte, bool) {
 		}
 	})
 	if !s.End() || schema != declcfg.SchemaBundle {
-		return nil, false
+		return part{}, nil, false
 	}
 	text := append(on.text[:0], "{\n    \"schema\": \"olm.bundle\""...)
 	text = field(text, "name", name)
@@ -67,7 +67,7 @@ func (on *scratch) bundle(content []byte) ([]byte, bool) {
 	}
 	text = relatedImages(text, images)
 	on.text = append(text, "\n}\n"...)
-	return on.text, true
+	return part{pkg: pkg, kind: kindBundle, name: name}, on.text, true
 }
 
 // comma stands before each property.

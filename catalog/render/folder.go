@@ -285,14 +285,14 @@ func described(b declcfg.Bundle) (declcfg.Bundle, error) {
 }
 
 // migrated returns a bundle with a description instead of its objects, if the user chose that and the bundle has an image. It
-// returns nil for all other documents.
-func (r *renderer) migrated(content []byte) *declcfg.Bundle {
+// returns nil for all other documents, and an error if the ClusterServiceVersion cannot be read.
+func (r *renderer) migrated(content []byte) (*declcfg.Bundle, error) {
 	if r.options.Level != Described || !bytes.Contains(content, []byte(property.TypeBundleObject)) {
-		return nil
+		return nil, nil
 	}
 	var b declcfg.Bundle
 	if json.Unmarshal(content, &b) != nil || b.Schema != declcfg.SchemaBundle || b.Package == "" {
-		return nil // the reader of the catalog reports it
+		return nil, nil // it is decoded as any other document
 	}
 	for _, p := range b.Properties {
 		var object property.BundleObject
@@ -305,15 +305,12 @@ func (r *renderer) migrated(content []byte) *declcfg.Bundle {
 		}
 	}
 	if b.Image == "" || b.CsvJSON == "" {
-		return nil
+		return nil, nil
 	}
 	b.Properties = payloadLast(b.Properties)
 	sortImages(b.RelatedImages)
 	b, err := described(b)
-	if err != nil { // OLM could not read the ClusterServiceVersion either
-		return nil
-	}
-	return &b
+	return &b, err
 }
 
 // csvJSON returns the ClusterServiceVersion as JSON.

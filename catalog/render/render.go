@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 
@@ -48,7 +49,7 @@ type Options struct {
 // Write renders folders and images, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
 // its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but does not
 // check whether documents fit together. Catalogs may be larger than memory. Its findings are warnings about parts of bundles that
-// OLM's tools leave out.
+// OLM's tools leave out, and about documents that opm renders although it finds them invalid.
 func Write(ctx context.Context, w io.Writer, o Options, sources []string) (found []*findings.Finding, err error) {
 	r, err := read(ctx, o, sources)
 	if err != nil {
@@ -140,51 +141,90 @@ func (r *renderer) open(ctx context.Context, text string) (err error) {
 	return opened.Named(r.read(ctx, opened.Dir))
 }
 
-// read renders the documents of a catalog's folder and adds them to the parts.
+// rendered are the rules that opm does not have when it renders documents that it can decode.
+var rendered = []string{fbc.Duplicate.ID, fbc.Object.ID, fbc.Schema.ID, document.Field.ID}
+
+// read renders the documents of a catalog's folder and adds them to the parts. Faults with which opm nevertheless renders the catalog
+// are findings.
 func (r *renderer) read(ctx context.Context, dir string) error {
-	c, faults, err := fbc.ReadAndKeep(ctx, dir, func(d document.Document) error {
+	var mu sync.Mutex
+	var parts []part
+	var refused []error
+	_, faults, err := fbc.ReadAndKeep(ctx, dir, func(d document.Document) error {
 		on, _ := r.free.Get().(*scratch)
 		if on == nil {
 			on = &scratch{}
 		}
 		defer r.free.Put(on)
-		if b := r.migrated(d.Content); b != nil {
-			text, err := r.encode(*b)
+		p, text, err := r.document(d.Content, on)
+		if err == nil {
+			err = r.store.Keep(d.Span, text)
 			if err != nil {
-				return fmt.Errorf("%s:%d: %w", d.File, d.Line, err)
+				return err
 			}
-			return r.store.Keep(d.Span, text)
 		}
-		text, err := r.render(d.Content, on)
+		mu.Lock()
+		defer mu.Unlock()
 		if err != nil {
-			return nil // its faults are reported below
+			refused = append(refused, fmt.Errorf("%s:%d: %w", d.File, d.Line, err))
+		} else if p.span = d.Span; p.pkg != "" || p.kind == kindOther { // opm leaves others out
+			parts = append(parts, p)
 		}
-		return r.store.Keep(d.Span, text)
+		return nil
 	})
-	if err != nil {
+	if empty := (fbc.EmptyError{}); err != nil && (!errors.As(err, &empty) || len(parts) == 0) {
 		return err
 	}
-	if len(faults) > 0 {
+	byPlace(parts)
+	isRendered, err := r.rendersAll(parts, faults)
+	switch {
+	case err != nil:
+		return err
+	case len(faults) > 0 && (len(refused) > 0 || !isRendered):
 		return joined(faults)
+	case len(refused) > 0:
+		return errors.Join(refused...)
 	}
-	for _, p := range c.Packages {
-		if p.Declared {
-			r.parts = append(r.parts, part{pkg: p.Name, kind: kindPackage, span: p.Span})
-		}
-		for _, c := range p.Channels {
-			r.parts = append(r.parts, part{pkg: p.Name, kind: kindChannel, name: c.Name, span: c.Span})
-		}
-		for _, b := range p.Bundles {
-			r.parts = append(r.parts, part{pkg: p.Name, kind: kindBundle, name: b.Name, span: b.Span})
-		}
-		for _, d := range p.Deprecations {
-			r.parts = append(r.parts, part{pkg: p.Name, kind: kindDeprecation, span: d.Span})
-		}
+	for _, fault := range faults {
+		fault.Severity = findings.Warning
 	}
-	for _, o := range c.Others {
-		r.parts = append(r.parts, part{pkg: o.Package, kind: kindOther, name: o.Schema, span: o.Span})
-	}
+	r.found, r.parts = append(r.found, faults...), append(r.parts, parts...)
 	return nil
+}
+
+// byPlace sorts parts by file and place, the order in which opm reads the documents of a file.
+func byPlace(parts []part) {
+	slices.SortFunc(parts, func(a, b part) int {
+		return cmp.Or(strings.Compare(a.span.File, b.span.File), cmp.Compare(a.span.Offset, b.span.Offset))
+	})
+}
+
+// rendersAll reports whether opm renders the documents of a catalog with faults. Bundles in the usual form were rendered without
+// decoding, so those in files with faults are decoded here.
+func (r *renderer) rendersAll(parts []part, faults []*findings.Finding) (bool, error) {
+	files := map[string]bool{}
+	for _, fault := range faults {
+		if !slices.Contains(rendered, fault.Rule) {
+			return false, nil
+		}
+		files[fault.File] = fault.Rule != fbc.Duplicate.ID || files[fault.File]
+	}
+	for _, p := range parts {
+		if p.kind != kindBundle || !files[p.span.File] {
+			continue
+		}
+		text, err := r.store.Load(nil, p.span)
+		if err == nil && r.options.Output == "yaml" {
+			text, err = boundedyaml.ToJSON(text)
+		}
+		if err != nil {
+			return false, err
+		}
+		if _, _, err := decoded(text); err != nil {
+			return false, nil // a fault says more about it
+		}
+	}
+	return true, nil
 }
 
 func joined(faults []*findings.Finding) error {
@@ -221,11 +261,27 @@ func (r *renderer) encode(b declcfg.Bundle) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// sort brings the parts into order.
+// sort brings the parts into order. Like opm, it sorts channels and bundles by sort.Slice, whose order of those with equal names
+// another sort would not give, and keeps the order of documents that belong to no package.
 func (r *renderer) sort() {
 	slices.SortStableFunc(r.parts, func(a, b part) int {
-		return cmp.Or(last(a.pkg)-last(b.pkg), strings.Compare(a.pkg, b.pkg), a.kind-b.kind, strings.Compare(a.name, b.name))
+		return cmp.Or(last(a.pkg)-last(b.pkg), strings.Compare(a.pkg, b.pkg), a.kind-b.kind)
 	})
+	for rest := r.parts; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].pkg == rest[0].pkg && rest[n].kind == rest[0].kind {
+			n++
+		}
+		some := rest[:n]
+		byName := func(i, j int) bool { return some[i].name < some[j].name }
+		switch {
+		case some[0].kind == kindOther && some[0].pkg != "":
+			sort.SliceStable(some, byName)
+		case some[0].kind == kindChannel, some[0].kind == kindBundle:
+			sort.Slice(some, byName)
+		}
+		rest = rest[n:]
+	}
 }
 
 // write writes parts.
@@ -259,23 +315,29 @@ func last(pkg string) int {
 	return 0
 }
 
-// render renders a document in the renderer's format. The text is valid until the scratch is used again.
-func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
-	text, ok := on.bundle(content)
+// document renders a document in the renderer's format. The text is valid until the scratch is used again.
+func (r *renderer) document(content []byte, on *scratch) (part, []byte, error) {
+	b, err := r.migrated(content)
+	if err != nil {
+		return part{}, nil, err
+	}
+	if b != nil {
+		text, err := r.encode(*b)
+		return part{pkg: b.Package, kind: kindBundle, name: b.Name}, text, err
+	}
+	p, text, ok := on.bundle(content)
 	if !ok {
-		var err error
-		if text, err = decoded(content); err != nil {
-			return nil, err
+		if p, text, err = decoded(content); err != nil {
+			return p, nil, err
 		}
 	}
 	if r.options.Output != "yaml" {
-		return text, nil
+		return p, text, nil
 	}
-	text, err := boundedyaml.FromJSON(text)
-	if err != nil {
-		return nil, err
+	if text, err = boundedyaml.FromJSON(text); err != nil {
+		return p, nil, err
 	}
-	return append([]byte("---\n"), text...), nil
+	return p, append([]byte("---\n"), text...), nil
 }
 
 // typed are the schemas of documents that are decoded into a type of their own. The order of keys in their JSON does not
@@ -283,49 +345,41 @@ func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
 var typed = []string{declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle, declcfg.SchemaDeprecation}
 
 // decoded renders a document by decoding it into operator-registry's types.
-func decoded(content []byte) ([]byte, error) {
+func decoded(content []byte) (p part, text []byte, err error) {
 	meta, ok := fbc.ScanMeta(content)
 	if ok && slices.Contains(typed, meta.Schema) {
 		meta.Blob = content // so that it is decoded only once
 	} else if err := json.Unmarshal(content, &meta); err != nil {
-		return nil, err
+		return p, nil, err
 	}
 	config, err := declcfg.LoadSlice([]*declcfg.Meta{&meta})
 	if err != nil {
-		return nil, err
+		return p, nil, err
+	}
+	p, value := only(config)
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetIndent("", strings.Repeat(" ", indent))
+	encoder.SetEscapeHTML(false)
+	err = encoder.Encode(value)
+	return p, out.Bytes(), err
+}
+
+// only returns the only document of a catalog.
+func only(config *declcfg.DeclarativeConfig) (part, any) {
+	for _, p := range config.Packages {
+		return part{pkg: p.Name, kind: kindPackage}, p
+	}
+	for _, c := range config.Channels {
+		return part{pkg: c.Package, kind: kindChannel, name: c.Name}, c
 	}
 	for _, b := range config.Bundles {
 		b.Properties = payloadLast(b.Properties)
 		sortImages(b.RelatedImages)
-	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetIndent("", strings.Repeat(" ", indent))
-	encoder.SetEscapeHTML(false)
-	for _, value := range values(config) {
-		if err := encoder.Encode(value); err != nil {
-			return nil, err
-		}
-	}
-	return text.Bytes(), nil
-}
-
-// values are the documents of a catalog.
-func values(config *declcfg.DeclarativeConfig) (all []any) {
-	for _, p := range config.Packages {
-		all = append(all, p)
-	}
-	for _, c := range config.Channels {
-		all = append(all, c)
-	}
-	for _, b := range config.Bundles {
-		all = append(all, b)
+		return part{pkg: b.Package, kind: kindBundle, name: b.Name}, b
 	}
 	for _, d := range config.Deprecations {
-		all = append(all, d)
+		return part{pkg: d.Package, kind: kindDeprecation}, d
 	}
-	for _, o := range config.Others {
-		all = append(all, o)
-	}
-	return all
+	return part{pkg: config.Others[0].Package, kind: kindOther, name: config.Others[0].Schema}, config.Others[0]
 }

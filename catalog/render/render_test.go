@@ -3,6 +3,7 @@ package render_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -105,6 +107,97 @@ func TestRelatedImagesLikeOpm(t *testing.T) {
 		t.Fatal(err)
 	}
 	assert.Empty(t, cmp.Diff(string(want), got.String()), "-opm +ours")
+}
+
+// oddCatalogs are catalogs that opm renders although it finds them invalid, or incomplete.
+var oddCatalogs = map[string]struct {
+	text  string
+	found []string // findings with these parts, each once
+}{
+	"everything twice":            {twice(2), []string{"olm.package", "olm.channel", "olm.bundle", "olm.deprecations"}},
+	"everything many times":       {twice(20), nil},
+	"a schema that OLM lacks":     {catalogOf("schema: olm.composite\nname: tide\n", "schema: olm.bundel\npackage: tide\nname: tide.v1\n"), []string{`"olm.composite"`, `"olm.bundel"`}},
+	"schemas of others":           {catalogOf("schema: b\n", "schema: a\n", "schema: c\npackage: tide\n", "schema: a\npackage: tide\nname: d\n", "schema: a\npackage: tide\nname: a\n"), nil},
+	"a schema that is no name":    {catalogOf("schema: a/b\n", "schema: a\npackage: a/b\n"), []string{`"a/b", package ""`, `package "a/b"`}},
+	"documents without a package": {catalogOf("schema: olm.channel\nname: a\n", "schema: olm.bundle\nname: a\n", "schema: olm.package\n", "schema: olm.deprecations\nentries: []\n"), []string{`olm.channel "a" has no`, `olm.bundle "a" has no`, "olm.package has no", "olm.deprecations has no"}},
+	"an object without a kind":    {catalogOf(objectOf("{a: b}")), []string{"it has no kind"}},
+	"an object that is no object": {catalogOf(objectOf("- a")), []string{"not a Kubernetes object"}},
+	"a description that is none":  {catalogOf("schema: olm.bundle\npackage: tide\nname: a\nproperties:\n- {type: olm.csv.metadata, value: {keywords: a}}\n"), []string{"property of type olm.csv.metadata"}},
+	"nothing but a channel":       {"schema: olm.channel\npackage: tide\nname: a\nentries: [{name: tide.v1}]\n", nil},
+	"nothing but others":          {"schema: a\n", nil},
+}
+
+func catalogOf(documents ...string) string {
+	return strings.Join(append([]string{"schema: olm.package\nname: tide\n"}, documents...), "---\n")
+}
+
+// twice returns a catalog in which each document is there many times, and differs.
+func twice(times int) string {
+	var documents []string
+	for i := range times {
+		documents = append(documents, fmt.Sprintf("schema: olm.package\nname: ebb\ndescription: d%d\n", i),
+			fmt.Sprintf("schema: olm.channel\npackage: ebb\nname: a\nentries: [{name: n%d}]\n", i), fmt.Sprintf("schema: olm.channel\npackage: ebb\nname: b%d\nentries: []\n", (i*7)%10),
+			fmt.Sprintf("schema: olm.bundle\npackage: ebb\nname: a\nimage: quay.io/example/%d\n", i), fmt.Sprintf("schema: olm.bundle\npackage: ebb\nname: b%d\nimage: quay.io/example/%d\n", (i*7)%10, i),
+			fmt.Sprintf("schema: olm.deprecations\npackage: ebb\nentries: [{reference: {schema: olm.package}, message: \"%d\"}]\n", i))
+	}
+	return catalogOf(documents...)
+}
+
+// objectOf returns a bundle that carries data.
+func objectOf(data string) string {
+	return "schema: olm.bundle\npackage: tide\nname: a\nproperties:\n- {type: olm.bundle.object, value: {data: " + base64.StdEncoding.EncodeToString([]byte(data)) + "}}\n"
+}
+
+// TestWriteOddCatalogs: what opm renders is rendered, with the same bytes, and a warning about each fault.
+func TestWriteOddCatalogs(t *testing.T) {
+	opm := catalogs.OPM(t)
+	for name, tc := range oddCatalogs {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), tc.text)
+			for _, format := range render.Formats {
+				want, err := exec.CommandContext(t.Context(), opm, "render", "-o", format, dir).Output()
+				require.NoError(t, err)
+				var got bytes.Buffer
+				found, err := render.Write(t.Context(), &got, render.Options{Output: format}, []string{dir})
+				require.NoError(t, err)
+				assert.Emptyf(t, cmp.Diff(string(want), got.String()), "%s: -opm +ours", format)
+				for _, part := range tc.found {
+					n := 0
+					for _, f := range found {
+						if f.Severity == findings.Warning && strings.Contains(f.Message, part) {
+							n++
+						}
+					}
+					if n != 1 {
+						t.Errorf("found %v; want one warning with %q", found, part)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestWriteRefuses: what opm refuses is refused, also beside faults that it does not have.
+func TestWriteRefuses(t *testing.T) {
+	opm := catalogs.OPM(t)
+	for name, text := range map[string]string{
+		"data that is not YAML":     catalogOf(objectOf("a: b: c"), "schema: olm.package\nname: tide\n"),
+		"data that is not base64":   catalogOf("schema: olm.bundle\npackage: tide\nname: a\nproperties:\n- {type: olm.bundle.object, value: {data: \"&\"}}\n"),
+		"data that is a list":       catalogOf("schema: olm.bundle\npackage: tide\nname: a\nproperties:\n- {type: olm.bundle.object, value: []}\n"),
+		"a document without schema": catalogOf("name: tide\n", "schema: olm.foo\n"),
+		"malformed":                 catalogOf("schema: a: b\n", "schema: olm.foo\n"),
+	} {
+		dir := t.TempDir()
+		catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), text)
+		for _, format := range render.Formats {
+			var got bytes.Buffer
+			_, err := render.Write(t.Context(), &got, render.Options{Output: format}, []string{dir})
+			if out, failed := exec.CommandContext(t.Context(), opm, "render", dir).CombinedOutput(); failed == nil || err == nil || got.Len() > 0 {
+				t.Errorf("%s: opm's error %v, berth's %v, and %d bytes; want two errors\n%s", name, failed, err, got.Len(), out)
+			}
+		}
+	}
 }
 
 // validArchives returns folders with those catalogs of the tests of rules that both opm and berth find valid.

@@ -337,7 +337,7 @@ func checkDowngrades(s *subject, report report) {
 			if e.Replaces == "" || replaced == nil || e.Number == nil || inCycle(g, e) {
 				continue
 			}
-			if number := replaced.Number(); number != nil && number.GT(*e.Number) {
+			if number := replaced.Number(); number != nil && fbc.CompareVersions(*number, *e.Number) > 0 {
 				faults.add(c.Name, c.Span, entryPath(e.Index, "replaces"), fmt.Sprintf("entry %q", e.Name),
 					fmt.Sprintf(" is version %s and replaces %q, which is the later version %s", e.Number, e.Replaces, number))
 			}

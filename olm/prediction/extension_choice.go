@@ -318,7 +318,7 @@ func inChannels(channels []string) string {
 // warn adds the risks of a chosen bundle.
 func (sel *selection) warn(p *Prediction, chosen *candidate) {
 	e := sel.extension
-	if number := chosen.Number(); e.Installed.Number != nil && number != nil && number.LT(*e.Installed.Number) {
+	if number := chosen.Number(); e.Installed.Number != nil && number != nil && fbc.CompareVersions(*number, *e.Installed.Number) < 0 {
 		p.risk(Downgrade, "set spec.source.catalog.version to the installed version or later ones", "%s is earlier than %s, which is installed", chosen.Name, e.Installed.Name)
 	}
 	if same := sel.rivals(chosen); len(same) > 0 {

@@ -69,6 +69,7 @@ func TestExtension(t *testing.T) {
 		"no such channel":                    {e: Extension{Channels: []string{"fast"}}, want: Refused, code: ChannelAbsent, says: "package rowboat has no channel fast"},
 		"no edge is needed":                  {e: Extension{SelfCertified: true}, installed: "1.1.0", want: Updates, next: "2.0.0", says: "to which no upgrade edge leads"},
 		"an earlier version":                 {e: Extension{SelfCertified: true, Versions: "1.0.0"}, installed: "1.1.0", want: Updates, next: "1.0.0", code: Downgrade},
+		"an earlier rebuild":                 {e: Extension{SelfCertified: true}, installed: "1.0.0+2", documents: []string{strings.Replace(bundleOf("1.0.0"), "version: 1.0.0", "version: 1.0.0+1", 1)}, want: Updates, next: "1.0.0+1", code: Downgrade},
 		"an installed version is unknown":    {installed: "1.5.0", want: Refused, code: NoEdge, says: `error upgrading from currently installed version "1.5.0"`},
 		"deprecated bundles are last":        {documents: append(all, deprecated200), want: Installs, next: "1.1.0"},
 		"a later bundle is deprecated":       {documents: append(all, deprecated200), installed: "1.1.0", want: Latest},

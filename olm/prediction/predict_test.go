@@ -159,6 +159,7 @@ func TestRisks(t *testing.T) {
 		"5.0 only":                     {"5.0.1", `"5.0"`, nil, OpenShiftHeldBack},
 		"no property":                  {"4.22.3", "", nil, ""},
 		"the same package elsewhere":   {"", "", func(st *State) { elsewhere(st, "").Subscriptions = st.Subscriptions }, SecondSubscriptionElsewhere},
+		"an earlier rebuild":           {"", "", func(st *State) { st.CSVs[0].Spec.Version.Version = semver.MustParse("1.0.0+2") }, Downgrade},
 		"another package elsewhere":    {"", "", func(st *State) { elsewhere(st, "").Subscriptions = []*v1alpha1.Subscription{other(st)} }, ""},
 		"the same package, no overlap": {"", "", func(st *State) {
 			there := elsewhere(st, "")

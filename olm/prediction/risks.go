@@ -15,7 +15,7 @@ import (
 
 // findRisks finds risks that people should know before OLM proceeds.
 func (f *subject) findRisks(chosen *upgrade.Entry) {
-	if chosen != nil && f.csv != nil && chosen.Number != nil && chosen.Number.LT(f.csv.Spec.Version.Version) {
+	if chosen != nil && f.csv != nil && chosen.Number != nil && fbc.CompareVersions(*chosen.Number, f.csv.Spec.Version.Version) < 0 {
 		f.risk(Downgrade, "choose a channel or a catalog with a later head, unless the downgrade is intended", "%s is an earlier version than %s: OLM will downgrade", chosen.Name, f.csv.Name)
 	}
 	if slow := slices.ContainsFunc(f.Risks, func(r Reason) bool { return r.Code == ResolverSlow }); chosen != nil && !f.ReachesHead && !slow {

@@ -3,10 +3,11 @@ package bundles_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,9 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
-	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/catalog/render"
-	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/programs"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -56,12 +55,24 @@ func git(ctx context.Context, folder string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// packagesOf returns the folders of all packages of a repository, such as operators/tide.
-func packagesOf(t *testing.T, folder string) []string {
+// part chooses packages, so that a run can be divided.
+var part = flag.String("part", "1/1", "tries only part K of N of each repository, as K/N: every Nth package, from the Kth")
+
+// packagesOf returns the folders of the packages of a repository that the run is about, such as operators/tide.
+func packagesOf(t *testing.T, folder string) (packages []string) {
 	t.Helper()
-	out, err := git(t.Context(), folder, "ls-tree", "--name-only", "HEAD", "operators/")
+	var k, n int
+	if _, err := fmt.Sscanf(*part, "%d/%d", &k, &n); err != nil || k < 1 || k > n {
+		t.Fatalf("-part=%s; expected K/N, such as 1/4", *part)
+	}
+	out, err := git(t.Context(), folder, "ls-tree", "-d", "--name-only", "HEAD", "operators/")
 	require.NoError(t, err)
-	return strings.Fields(string(out))
+	for i, path := range strings.Fields(string(out)) {
+		if i%n == k-1 {
+			packages = append(packages, path)
+		}
+	}
+	return packages
 }
 
 // extract writes a folder of a repository's last commit into a folder.
@@ -78,41 +89,58 @@ func extract(ctx context.Context, folder, path, dir string) error {
 	return nil
 }
 
-// published counts what a run has seen.
-type published struct {
+// comparison counts what a run has compared.
+type comparison struct {
 	opm string
 
 	sync.Mutex
 	bundles, rendered, refused int
 	opmTook, renderTook        time.Duration
-	checkTook                  time.Duration
-	longest                    time.Duration
-	slowest                    string
-	with                       map[findings.Verdict]int // bundles with a finding of that severity
-	errors                     map[string]int           // by rule
 }
 
-// TestPublishedBundles: what opm renders, Berth renders, with the same bytes, and what opm refuses, Berth does not render. It counts the
-// findings of bundle validate.
+// TestPublishedBundles: what opm renders, Berth renders, with the same bytes, and what opm refuses, Berth does not render.
 func TestPublishedBundles(t *testing.T) {
-	repositories := repositoriesOf(t)
-	for _, folder := range repositories {
+	for _, folder := range repositoriesOf(t) {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
-			p := &published{opm: catalogs.OPM(t), with: map[findings.Verdict]int{}, errors: map[string]int{}}
-			work, ctx := errgroup.WithContext(t.Context())
-			work.SetLimit(runtime.GOMAXPROCS(0))
+			c := &comparison{opm: catalogs.OPM(t)}
 			started := time.Now()
-			for _, path := range packagesOf(t, folder) {
-				work.Go(func() error { return p.try(ctx, t, folder, path) })
+			eachPackage(t, folder, func(ctx context.Context, dir string, bundles []string) error {
+				for some := range slices.Chunk(bundles, batch) {
+					if err := c.compare(ctx, t, dir, some); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			t.Logf("%s, part %s: %d bundles in %v: opm and berth render %d with the same bytes, in %v and %v; both refuse %d", describe(t, folder), *part, c.bundles,
+				time.Since(started).Round(time.Second), c.rendered, c.opmTook.Round(time.Second), c.renderTook.Round(time.Second), c.refused)
+			if c.rendered == 0 {
+				t.Error("no bundle was rendered")
 			}
-			require.NoError(t, work.Wait())
-			p.report(t, time.Since(started))
 		})
 	}
 }
 
-// try tries all bundles of a package.
-func (p *published) try(ctx context.Context, t *testing.T, folder, path string) error {
+// describe names a repository and its commit.
+func describe(t *testing.T, folder string) string {
+	t.Helper()
+	commit, err := git(t.Context(), folder, "rev-parse", "HEAD")
+	require.NoError(t, err)
+	return folder + " at " + strings.TrimSpace(string(commit))
+}
+
+// eachPackage calls a function with the folders of all bundles of each package, below a folder that it deletes afterwards.
+func eachPackage(t *testing.T, folder string, do func(ctx context.Context, dir string, bundles []string) error) {
+	t.Helper()
+	work, ctx := errgroup.WithContext(t.Context())
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for _, path := range packagesOf(t, folder) {
+		work.Go(func() error { return inPackage(ctx, t, folder, path, do) })
+	}
+	require.NoError(t, work.Wait())
+}
+
+func inPackage(ctx context.Context, t *testing.T, folder, path string, do func(ctx context.Context, dir string, bundles []string) error) error {
 	dir, err := os.MkdirTemp(t.TempDir(), "")
 	if err != nil {
 		return err
@@ -131,60 +159,45 @@ func (p *published) try(ctx context.Context, t *testing.T, folder, path string) 
 			bundles = append(bundles, at)
 		}
 	}
-	for some := range slices.Chunk(bundles, batch) {
-		if err := p.compare(ctx, t, dir, some); err != nil {
-			return err
-		}
-		for _, at := range some {
-			if err := p.check(dir, at); err != nil {
-				return err
-			}
-		}
-	}
-	return ctx.Err()
+	return cmp.Or(do(ctx, dir, bundles), ctx.Err())
 }
 
-// compare compares opm's documents of bundles with Berth's.
-func (p *published) compare(ctx context.Context, t *testing.T, dir string, bundles []string) error {
+// compare compares opm's documents of bundles with Berth's. If they differ, it compares those of each half.
+func (c *comparison) compare(ctx context.Context, t *testing.T, dir string, bundles []string) error {
 	started := time.Now()
-	want, failed := exec.CommandContext(ctx, p.opm, append([]string{"render"}, bundles...)...).Output()
+	want, failed := exec.CommandContext(ctx, c.opm, append([]string{"render"}, bundles...)...).Output()
 	opmTook := time.Since(started)
-	if exit := (*exec.ExitError)(nil); failed != nil && !errors.As(failed, &exit) {
+	exit := (*exec.ExitError)(nil)
+	if failed != nil && !errors.As(failed, &exit) {
 		return failed
 	}
 	started = time.Now()
 	var got bytes.Buffer
 	_, refused := render.Write(ctx, &got, render.Options{Output: "json"}, bundles)
 	renderTook := time.Since(started)
-	same := failed == nil && refused == nil && bytes.Equal(want, got.Bytes())
-	if !same && len(bundles) > 1 {
-		for _, one := range bundles {
-			if err := p.compare(ctx, t, dir, []string{one}); err != nil {
-				return err
-			}
-		}
-		return nil
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	p.Lock()
-	defer p.Unlock()
-	p.opmTook, p.renderTook, p.bundles = p.opmTook+opmTook, p.renderTook+renderTook, p.bundles+len(bundles)
+	same := failed == nil && refused == nil && bytes.Equal(want, got.Bytes())
+	if half := len(bundles) / 2; !same && half > 0 {
+		return cmp.Or(c.compare(ctx, t, dir, bundles[:half]), c.compare(ctx, t, dir, bundles[half:]))
+	}
+	c.Lock()
+	defer c.Unlock()
+	c.opmTook, c.renderTook, c.bundles = c.opmTook+opmTook, c.renderTook+renderTook, c.bundles+len(bundles)
 	name := strings.TrimPrefix(bundles[0], dir+"/")
 	switch {
 	case same:
-		p.rendered += len(bundles)
+		c.rendered += len(bundles)
 	case failed != nil && refused != nil:
-		p.refused++
-		exit := (*exec.ExitError)(nil)
-		errors.As(failed, &exit)
+		c.refused++
 		t.Logf("%s: both refuse it: opm: %s; berth: %v", name, lastLine(exit.Stderr), refused)
 	case failed != nil:
-		exit := (*exec.ExitError)(nil)
-		errors.As(failed, &exit)
 		t.Errorf("%s: opm refuses it, and berth does not: %s", name, lastLine(exit.Stderr))
 	case refused != nil:
 		t.Errorf("%s: berth refuses it, and opm does not: %v", name, refused)
 	default:
-		t.Errorf("%s: opm's %d bytes differ from berth's %d", name, len(want), got.Len())
+		t.Errorf("%s: opm's %d bytes differ from berth's %d: %s", name, len(want), got.Len(), firstDifference(want, got.Bytes()))
 	}
 	return nil
 }
@@ -194,44 +207,13 @@ func lastLine(text []byte) string {
 	return lines[len(lines)-1]
 }
 
-// check counts the findings of a bundle.
-func (p *published) check(dir, at string) error {
-	started := time.Now()
-	found, err := rules.Check(at, rules.Options{})
-	took := time.Since(started)
-	if err != nil {
-		return err
-	}
-	name := strings.TrimPrefix(at, dir+"/")
-	p.Lock()
-	defer p.Unlock()
-	if p.checkTook += took; took > p.longest {
-		p.longest, p.slowest = took, name
-	}
-	worst := map[findings.Verdict]bool{}
-	for _, f := range found {
-		worst[f.Severity] = true
-		if f.Severity == findings.Error {
-			p.errors[f.Rule]++
+// firstDifference returns the first line that differs.
+func firstDifference(want, got []byte) string {
+	ours := strings.Split(string(got), "\n")
+	for i, line := range strings.Split(string(want), "\n") {
+		if i >= len(ours) || ours[i] != line {
+			return fmt.Sprintf("line %d is %.200q, and berth's %.200q", i+1, line, strings.Join(ours[min(i, len(ours)):min(i+1, len(ours))], ""))
 		}
 	}
-	for severity := range worst {
-		p.with[severity]++
-	}
-	return nil
-}
-
-// report logs the counts.
-func (p *published) report(t *testing.T, took time.Duration) {
-	t.Helper()
-	t.Logf("%d bundles in %v: opm and berth render %d with the same bytes, in %v and %v; both refuse %d", p.bundles, took.Round(time.Second),
-		p.rendered, p.opmTook.Round(time.Second), p.renderTook.Round(time.Second), p.refused)
-	t.Logf("bundle validate took %v; the longest, %s, %v; %d bundles have errors, %d warnings", p.checkTook.Round(time.Second), p.slowest, p.longest.Round(time.Millisecond),
-		p.with[findings.Error], p.with[findings.Warning])
-	for _, rule := range slices.Sorted(maps.Keys(p.errors)) {
-		t.Logf("errors of %s: %d", rule, p.errors[rule])
-	}
-	if p.rendered == 0 {
-		t.Error("no bundle was rendered")
-	}
+	return "berth's are longer"
 }
