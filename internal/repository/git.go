@@ -80,8 +80,8 @@ var programs = []struct {
 	{regexp.MustCompile(`^core\.alternaterefscommand$`), "true"},
 }
 
-// connections match the settings of a repository that decide how git connects, and harmless those among them that only give requests of the
-// repository a header or a pace. Others can have git write a file of cookies anywhere, or send the user's passwords for a host to another one:
+// connections match the settings of a repository that decide how git connects, and harmless the few of them that only give its requests a
+// header or a minimum speed. Others can have git write a file of cookies anywhere, or send the user's passwords for a host to another one:
 // by a proxy, and an authority of their own or none.
 var (
 	connections = regexp.MustCompile(`(?s)^(http\..*|remote\..*\.proxy(authmethod)?|core\.gitproxy)$`)

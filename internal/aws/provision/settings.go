@@ -66,7 +66,7 @@ func replicationDifferences(fileSystem string, r efstypes.ReplicationConfigurati
 	return all
 }
 
-// clientActions are what a policy may allow: to mount, which without a policy everybody may who reaches a mount target.
+// clientActions are the actions that a policy may allow: to mount, which without a policy everybody may who reaches a mount target.
 var clientActions = []string{"elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite", "elasticfilesystem:ClientRootAccess"}
 
 // words are one text or several in a policy.
