@@ -1,6 +1,7 @@
 package sharedvolume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -69,22 +70,29 @@ func Prepare(ctx context.Context, cfg *rest.Config) (v1alpha1.Access, error) {
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
 	var last error
-	failures := 0
+	failures, refusals := 0, 0
 	if polling.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		if last = ensurePolicy(ctx, c, c, ""); last == nil {
-			return true, nil
-		}
-		failures++
-		if missing, err := apis.missing(ctx); err == nil && slices.Contains(missing, definitionOf(policiesResource)) {
-			decided, last = initialAccess(ctx, c)
-		} else if failures >= prepareAttempts {
-			klog.FromContext(ctx).Error(last, "The SharedVolumePolicy is created later; until then, SharedVolumes require grants")
-			decided, last = initialAccess(ctx, c)
+			decided = ""
+		} else {
+			failures++
+			if missing, err := apis.missing(ctx); err == nil && slices.Contains(missing, definitionOf(policiesResource)) {
+				decided, last = initialAccess(ctx, c)
+			} else if failures >= prepareAttempts {
+				klog.FromContext(ctx).Error(last, "The SharedVolumePolicy is created later; until then, SharedVolumes require grants")
+				decided, last = initialAccess(ctx, c)
+			}
 		}
 		if last != nil {
 			klog.FromContext(ctx).Error(last, "Failed to ensure that there is a SharedVolumePolicy")
+			return false, nil
 		}
-		return last == nil, nil
+		if err := recordAccess(ctx, c, c, cmp.Or(decided, v1alpha1.AccessGranted)); err != nil {
+			refusals++
+			klog.FromContext(ctx).Error(err, "Failed to record the access of the next SharedVolumePolicy")
+			return refusals >= prepareAttempts, nil
+		}
+		return true, nil
 	}) != nil {
 		return "", last
 	}
@@ -128,10 +136,23 @@ var communityObjects = map[schema.GroupVersionKind]string{
 	storagev1.SchemeGroupVersion.WithKind("StorageClass"):                               "efs-sc",
 }
 
-// initialAccess returns the access in a new policy: Open if the community operator has managed the cluster until now, else
-// Granted. It relies only on cluster-scoped objects, which no tenant can create.
+// nextAccess is an annotation of the community operator's objects: the access of the next policy that is created. It is Open until there is a
+// policy, if that was decided, and Granted afterwards, so that neither decision is lost with this process. Only administrators write these
+// objects.
+const nextAccess = "berth.dev/next-shared-volume-access"
+
+// initialAccess returns the access in a new policy: what is recorded, or else Open if the community operator has managed the cluster until
+// now, and Granted otherwise. It relies only on cluster-scoped objects, which no tenant can create.
 func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, error) {
-	var found []metav1.Object
+	found, err := findCommunityObjects(ctx, live)
+	if err != nil {
+		return "", err
+	}
+	return accessAfter(found), nil
+}
+
+// findCommunityObjects returns those of communityObjects that exist.
+func findCommunityObjects(ctx context.Context, live client.Reader) (found []*metav1.PartialObjectMetadata, _ error) {
 	for kind, name := range communityObjects {
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(kind)
@@ -140,26 +161,59 @@ func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, er
 			continue
 		}
 		if err != nil {
-			return "", fmt.Errorf("reading %s %s, to find out whether the community operator has managed the cluster: %w", kind.Kind, name, err)
+			return nil, fmt.Errorf("reading %s %s, to find out whether the community operator has managed the cluster: %w", kind.Kind, name, err)
 		}
+		object.SetGroupVersionKind(kind) // the response lacks it
 		found = append(found, object)
 	}
-	return accessAfter(found), nil
+	return found, nil
 }
 
 // accessAfter is initialAccess for the objects that exist. This operator adopts them one after the other, so as soon as it has
 // adopted one, the initial access has been decided before.
-func accessAfter(found []metav1.Object) v1alpha1.Access {
-	ours := func(object metav1.Object) bool { return object.GetLabels()[managedByLabel] != "" }
-	communitys := func(object metav1.Object) bool {
-		return object.GetLabels()[OwnedLabel] == "true" && slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
-			return owner.Kind == "CustomResourceDefinition" && owner.Name == "sharedvolumes."+v1alpha1.GroupVersion.Group
+func accessAfter(found []*metav1.PartialObjectMetadata) v1alpha1.Access {
+	recorded := func(access v1alpha1.Access) bool {
+		return slices.ContainsFunc(found, func(object *metav1.PartialObjectMetadata) bool {
+			return object.Annotations[nextAccess] == string(access)
 		})
 	}
-	if slices.ContainsFunc(found, communitys) && !slices.ContainsFunc(found, ours) {
+	switch {
+	case recorded(v1alpha1.AccessGranted):
+		return v1alpha1.AccessGranted
+	case recorded(v1alpha1.AccessOpen), slices.ContainsFunc(found, isCommunitys) && !slices.ContainsFunc(found, isAdopted):
 		return v1alpha1.AccessOpen
 	}
 	return v1alpha1.AccessGranted
+}
+
+// isCommunitys reports whether the community operator has created an object.
+func isCommunitys(object *metav1.PartialObjectMetadata) bool {
+	return object.Labels[OwnedLabel] == "true" && slices.ContainsFunc(object.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "CustomResourceDefinition" && owner.Name == "sharedvolumes."+v1alpha1.GroupVersion.Group
+	})
+}
+
+func isAdopted(object *metav1.PartialObjectMetadata) bool { return object.Labels[managedByLabel] != "" }
+
+// recordAccess writes the access of the next policy on the community operator's objects, where nothing else says that it is Granted.
+func recordAccess(ctx context.Context, live client.Reader, writer client.Writer, access v1alpha1.Access) error {
+	found, err := findCommunityObjects(ctx, live)
+	if err != nil {
+		return err
+	}
+	for _, object := range found {
+		was := object.Annotations[nextAccess]
+		if was == string(access) || was == "" && (!isCommunitys(object) || isAdopted(object)) {
+			continue
+		}
+		kind, name := object.Kind, object.Name
+		body := map[string]any{"metadata": map[string]any{"annotations": map[string]any{nextAccess: access}}}
+		if err := writer.Patch(ctx, object, mergePatch{body: body}, client.FieldOwner(controllerName)); err != nil {
+			return fmt.Errorf("recording on %s %s that the next SharedVolumePolicy has access %s: %w", kind, name, access, err)
+		}
+		klog.FromContext(ctx).V(2).Info("Recorded the access of the next SharedVolumePolicy", "kind", kind, "name", name, "access", access)
+	}
+	return nil
 }
 
 // isOpen reports whether SharedVolumes require no grants. Without a policy, or with an unknown access, they do.
@@ -220,6 +274,11 @@ func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	setOpenMetric(isOpen(policy))
 	if policy == nil {
 		return reconcile.Result{}, ensurePolicy(ctx, r.live, r.client, r.initialAccess)
+	}
+	if r.initialAccess == v1alpha1.AccessOpen { // That was recorded until there was a policy.
+		if err := recordAccess(ctx, r.live, r.client, v1alpha1.AccessGranted); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to record the access of the next SharedVolumePolicy; this is repeated at the next start")
+		}
 	}
 	r.initialAccess = v1alpha1.AccessGranted // Of a policy that replaces this one: somebody may have closed the cluster.
 	status, condition := *policy.Status.DeepCopy(), grantsRequired(policy)

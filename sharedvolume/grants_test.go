@@ -96,7 +96,7 @@ func TestEffectOf(t *testing.T) {
 }
 
 func TestAccessAfter(t *testing.T) {
-	community := func(labels ...string) metav1.Object {
+	community := func(labels ...string) *metav1.PartialObjectMetadata {
 		object := &metav1.PartialObjectMetadata{}
 		object.Labels = map[string]string{OwnedLabel: "true"}
 		for _, label := range labels {
@@ -108,17 +108,25 @@ func TestAccessAfter(t *testing.T) {
 	unowned, unlabelled := community(), community()
 	unowned.SetOwnerReferences(nil)
 	unlabelled.SetLabels(nil)
+	recorded := func(access v1alpha1.Access, labels ...string) *metav1.PartialObjectMetadata {
+		object := community(labels...)
+		object.Annotations = map[string]string{nextAccess: string(access)}
+		return object
+	}
 	for name, test := range map[string]struct {
-		found []metav1.Object
+		found []*metav1.PartialObjectMetadata
 		want  v1alpha1.Access
 	}{
 		"nothing":             {nil, v1alpha1.AccessGranted},
-		"the community's":     {[]metav1.Object{community(), community()}, v1alpha1.AccessOpen},
-		"one of it":           {[]metav1.Object{unowned, community()}, v1alpha1.AccessOpen},
-		"without owner":       {[]metav1.Object{unowned}, v1alpha1.AccessGranted},
-		"without label":       {[]metav1.Object{unlabelled}, v1alpha1.AccessGranted},
-		"taken over":          {[]metav1.Object{community(managedByLabel)}, v1alpha1.AccessGranted},
-		"taken over in parts": {[]metav1.Object{community(), community(managedByLabel)}, v1alpha1.AccessGranted},
+		"a policy before":     {[]*metav1.PartialObjectMetadata{community(), recorded(v1alpha1.AccessGranted)}, v1alpha1.AccessGranted},
+		"decided before":      {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen, managedByLabel), community(managedByLabel)}, v1alpha1.AccessOpen},
+		"recorded in parts":   {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), recorded(v1alpha1.AccessGranted)}, v1alpha1.AccessGranted},
+		"the community's":     {[]*metav1.PartialObjectMetadata{community(), community()}, v1alpha1.AccessOpen},
+		"one of it":           {[]*metav1.PartialObjectMetadata{unowned, community()}, v1alpha1.AccessOpen},
+		"without owner":       {[]*metav1.PartialObjectMetadata{unowned}, v1alpha1.AccessGranted},
+		"without label":       {[]*metav1.PartialObjectMetadata{unlabelled}, v1alpha1.AccessGranted},
+		"taken over":          {[]*metav1.PartialObjectMetadata{community(managedByLabel)}, v1alpha1.AccessGranted},
+		"taken over in parts": {[]*metav1.PartialObjectMetadata{community(), community(managedByLabel)}, v1alpha1.AccessGranted},
 	} {
 		if got := accessAfter(test.found); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)

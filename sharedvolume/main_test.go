@@ -61,9 +61,9 @@ var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumepolicies"}, ResourceNames: []string{"cluster"}, Verbs: []string{"get", "list", "watch", "create", "patch"}},
 	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumepolicies/status"}, ResourceNames: []string{"cluster"}, Verbs: []string{"patch"}},
-	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{"efs.csi.aws.com"}, Verbs: []string{"get"}},
-	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, ResourceNames: []string{"efs-sc"}, Verbs: []string{"get"}},
-	{APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{"efs-csi-scc"}, Verbs: []string{"get"}},
+	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{"efs.csi.aws.com"}, Verbs: []string{"get", "patch"}},
+	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, ResourceNames: []string{"efs-sc"}, Verbs: []string{"get", "patch"}},
+	{APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{"efs-csi-scc"}, Verbs: []string{"get", "patch"}},
 }
 
 // testEnv is a cluster that serves SharedVolumes.

@@ -124,6 +124,69 @@ func TestRefusedPolicy(t *testing.T) {
 	}
 }
 
+// TestRestartBeforeAdoption: the operator restarts while the community operator's driver is not adopted, or just was. It still knows whether there
+// was a policy, and which access it had decided on.
+func TestRestartBeforeAdoption(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
+	env.defineAll()
+	cfg := env.controllerConfig()
+	driver := func() *storagev1.CSIDriver {
+		d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
+			Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
+		}}
+		env.do("create", env.client.Create(t.Context(), d))
+		return d
+	}
+	restart := func(want v1alpha1.Access) {
+		t.Helper()
+		decided, err := sharedvolume.Prepare(t.Context(), cfg)
+		env.do("prepare", err)
+		assert.Equal(t, want, decided, "the access of a policy that is created later")
+	}
+	deletePolicy := func() {
+		t.Helper()
+		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
+		env.do("delete", env.client.Delete(t.Context(), policy))
+		env.gone(policy)
+	}
+
+	// An administrator closes the cluster, and the policy is deleted while no operator runs.
+	community := driver()
+	restart("")
+	env.mustHaveAccess(v1alpha1.AccessOpen)
+	env.setAccess(v1alpha1.AccessGranted)
+	deletePolicy()
+	restart("")
+	env.mustHaveAccess(v1alpha1.AccessGranted)
+
+	// The API server refuses the policy until the operator has adopted the driver and restarts.
+	deletePolicy()
+	env.do("delete", env.client.Delete(t.Context(), community))
+	community = driver()
+	permit := admission.Refusal{Name: "no-shared-volume-policy-yet", Operation: admissionv1.Create, Object: &v1alpha1.SharedVolumePolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SharedVolumePolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}, Spec: v1alpha1.SharedVolumePolicySpec{Access: v1alpha1.AccessGranted},
+	}, Message: "frozen by the security team"}.Apply(t, env.client)
+	restart(v1alpha1.AccessOpen)
+	env.do("adopt", env.client.Patch(t.Context(), community, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"},"ownerReferences":null}}`)))
+	restart(v1alpha1.AccessOpen)
+	stop := env.runWith(cfg, sharedvolume.Options{InitialAccess: v1alpha1.AccessOpen})
+	permit()
+	env.mustHaveAccess(v1alpha1.AccessOpen)
+	env.eventually("a record that the next policy does not open the cluster", community, func() error {
+		if got := community.Annotations["berth.dev/next-shared-volume-access"]; got != string(v1alpha1.AccessGranted) {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	})
+	stop()
+	deletePolicy()
+	restart("")
+	env.mustHaveAccess(v1alpha1.AccessGranted)
+}
+
 // mustHaveAccess waits until there is a policy with this access.
 func (env testEnv) mustHaveAccess(want v1alpha1.Access) {
 	env.t.Helper()

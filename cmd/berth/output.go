@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // addOutputFlag gives a command, which has its RunE, the flag -o, for one of several formats. Where there is JSON, there is YAML, too.
@@ -58,7 +58,7 @@ func asYAML(run func(*cobra.Command, []string) error, format *string) func(*cobr
 		if report.Len() == 0 {
 			return failed
 		}
-		text, err := boundedyaml.FromJSON(report.Bytes())
+		text, err := escape.YAML(report.Bytes())
 		if err == nil {
 			_, err = out.Write(text)
 		}

@@ -26,6 +26,7 @@ type Commit struct {
 	dir      string
 	revision string
 	instead  []setting // of the repository's own
+	refused  []string  // settings of the repository's own, because of which nothing is fetched
 }
 
 // Since returns the commit at which the current branch left ref, such as main.
@@ -79,6 +80,14 @@ var programs = []struct {
 	{regexp.MustCompile(`^core\.alternaterefscommand$`), "true"},
 }
 
+// connections match the settings of a repository that decide how git connects, and harmless the few of them that only give its requests a
+// header or a minimum speed. Others can have git write a file of cookies anywhere, or send the user's passwords for a host to another one:
+// by a proxy, and an authority of their own or none.
+var (
+	connections = regexp.MustCompile(`(?s)^(http\..*|remote\..*\.proxy(authmethod)?|core\.gitproxy)$`)
+	harmless    = regexp.MustCompile(`(?s)^http\.(.*\.)?(extraheader|postbuffer|version|useragent|lowspeedlimit|lowspeedtime)$`)
+)
+
 // disarm finds the settings of the repository that name programs, and sets them to something else. The user's own settings stay.
 func (c *Commit) disarm() error {
 	out, err := c.git("config", "--list", "--show-scope", "--name-only", "-z")
@@ -88,6 +97,9 @@ func (c *Commit) disarm() error {
 	for pair := range slices.Chunk(strings.Split(string(out), "\x00"), 2) {
 		if pair[0] != "local" && pair[0] != "worktree" {
 			continue
+		}
+		if connections.MatchString(pair[1]) && !harmless.MatchString(pair[1]) {
+			c.refused = append(c.refused, pair[1])
 		}
 		for _, p := range programs {
 			if p.names.MatchString(pair[1]) {
@@ -100,7 +112,11 @@ func (c *Commit) disarm() error {
 
 // environment returns git's environment: the user's, with more settings.
 func (c *Commit) environment() []string {
-	all := append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C", "GIT_ALLOW_PROTOCOL="+cmp.Or(os.Getenv("GIT_ALLOW_PROTOCOL"), protocols))
+	allowed := cmp.Or(os.Getenv("GIT_ALLOW_PROTOCOL"), protocols)
+	if len(c.refused) > 0 {
+		allowed = "none"
+	}
+	all := append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C", "GIT_ALLOW_PROTOCOL="+allowed)
 	n, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))
 	for _, s := range slices.Concat(settings, c.instead) {
 		all = append(all, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, s.name), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, s.value))
@@ -135,6 +151,10 @@ func (c *Commit) run(read func(io.Reader) error, args ...string) error {
 		return errors.New("there is no program git; install it")
 	case err != nil:
 		said, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+		if len(c.refused) > 0 && strings.Contains(said, "not allowed") {
+			return fmt.Errorf("git %s: the repository lacks files, and nothing is fetched, because its own settings say how: %s; make them your own with git config --global, or fetch the files",
+				args[0], strings.Join(c.refused, ", "))
+		}
 		return fmt.Errorf("git %s: %s", args[0], strings.TrimPrefix(said, "fatal: "))
 	}
 	return nil

@@ -1,10 +1,14 @@
 package repository_test
 
 import (
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -129,6 +133,61 @@ func partial(t *testing.T, dir, url string, git func(...string) string) string {
 	blob := git("rev-parse", "HEAD:"+config)
 	require.NoError(t, os.Remove(filepath.Join(dir, ".git", "objects", blob[:2], blob[2:])))
 	return dir
+}
+
+// TestHostileConnection: a partial clone fetches a file that it lacks, but not where the repository's own settings have git write cookies to a
+// file of the user, or leave the user's passwords to a proxy.
+func TestHostileConnection(t *testing.T) {
+	program, err := exec.LookPath("git")
+	require.NoError(t, err)
+	for name, want := range map[string]string{
+		"http.extraHeader": "", "http.http://127.0.0.1/.extraHeader": "", "http.saveCookies": "http.savecookies", "http.http://127.0.0.1.saveCookies": "http.http://127.0.0.1.savecookies",
+		"http.sslVerify": "http.sslverify", "http.proxy": "http.proxy", "remote.origin.proxy": "remote.origin.proxy",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, served, cookies := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "cookies")
+			community().write(t, dir)
+			git := gitIn(t, dir)
+			git("init", "--quiet", "--initial-branch=main")
+			git("add", ".")
+			git("commit", "--quiet", "--message=first")
+			git("clone", "--quiet", "--bare", dir, filepath.Join(served, "tide.git"))
+			gitIn(t, filepath.Join(served, "tide.git"))("config", "uploadpack.allowAnySHA1InWant", "true")
+			backend := &cgi.Handler{Path: program, Args: []string{"http-backend"}, Env: []string{"GIT_PROJECT_ROOT=" + served, "GIT_HTTP_EXPORT_ALL=1"}}
+			asked := atomic.Int32{}
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				http.SetCookie(w, &http.Cookie{Name: "a", Value: "$(evil)", MaxAge: 1 << 20})
+				backend.ServeHTTP(w, r)
+			}))
+			t.Cleanup(server.Close)
+			partial(t, dir, server.URL+"/tide.git", git)
+			value := "false"
+			switch {
+			case strings.HasSuffix(name, "saveCookies"):
+				git("config", "http.cookieFile", cookies)
+				value = "true"
+			case strings.HasSuffix(name, "roxy"):
+				value = server.URL
+			case strings.HasSuffix(name, "extraHeader"):
+				value = "X-Tide: 1"
+			}
+			git("config", name, value)
+			base, err := repository.Since(t.Context(), dir, "main")
+			require.NoError(t, err)
+			_, err = base.Read(config)
+			if _, err := os.Stat(cookies); err == nil {
+				t.Error("git has written cookies")
+			}
+			if want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, "nothing is fetched, because its own settings say how")
+			require.Zero(t, asked.Load(), "requests")
+		})
+	}
 }
 
 // TestHostilePatterns: the regular expressions of config.yaml are compiled once, and take little.

@@ -27,6 +27,12 @@ var (
 // Texts returns the hostile texts.
 func Texts() []string { return []string{shell, screen, long} }
 
+// Short returns the hostile texts that are short, as one. It is UTF-8.
+func Short() string { return strings.ToValidUTF8(shell+screen, "?") }
+
+// Long returns the one that is long.
+func Long() string { return long }
+
 // ownPackages are those whose types are walked with their unexported fields.
 const ownPackages = "github.com/berth-csi/berth/"
 

@@ -12,6 +12,12 @@ var onAccount = []Attack{
 	{"make a mount target that admits others, in a file system of its token", "as above, with the security groups of mount targets",
 		"internal/aws/provision TestSquatted/a_mount_target"},
 	{"make the file system with a key of another account, which can take all data away", "as above", "internal/aws/provision TestKeyOfAnotherAccount"},
+	{"have the file system replicated to another account", "as above", "internal/aws/provision TestSquatted/a_file_system_that_is_replicated_to_another_account"},
+	{"give it a policy that lets another account in", "as above; a policy may only narrow who of this account mounts it",
+		"internal/aws/provision TestSquatted/a_file_system_whose_policy_lets_another_account_in"},
+	{"give it one that allows everything to everybody", "as above", "internal/aws/provision TestSquatted/a_file_system_whose_policy_allows_everything"},
+	{"give it a lifecycle that archives files at once", "existing resources are compared with the request; the lifecycle of a file system in use is its administrators'",
+		"internal/aws/provision TestSquatted/a_file_system_whose_lifecycle_archives_files"},
 	{"put terminal sequences, lines or a long text into what berth aws create prints, by a service that answers in the place of AWS",
 		"each resource is a line of visible characters, and no manifest has an ID that is not one", "cmd/berth TestHostileFields"},
 }

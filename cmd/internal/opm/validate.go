@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/cmd/internal/faults"
-	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // verdict is the output of opm validate with --output.
@@ -68,7 +68,9 @@ func newValidateCommand() *cobra.Command {
 func writeVerdict(cmd *cobra.Command, v verdict, format string) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err == nil && format == "yaml" {
-		text, err = boundedyaml.FromJSON(text)
+		text, err = escape.YAML(text)
+	} else {
+		text = escape.VisibleJSON(text)
 	}
 	if err != nil {
 		return errors.Join(errors.New("printing the result"), err)

@@ -34,6 +34,7 @@ var Permissions = []string{
 	"ec2:DescribeInstances", "ec2:DescribeSecurityGroups", "ec2:CreateSecurityGroup", "ec2:AuthorizeSecurityGroupIngress", "ec2:CreateTags",
 	"ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces", "ec2:DescribeNetworkInterfaceAttribute", "ec2:CreateNetworkInterface",
 	"elasticfilesystem:DescribeFileSystems", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:DescribeMountTargetSecurityGroups", "elasticfilesystem:DescribeAccessPoints",
+	"elasticfilesystem:DescribeReplicationConfigurations", "elasticfilesystem:DescribeFileSystemPolicy", "elasticfilesystem:DescribeLifecycleConfiguration",
 	"elasticfilesystem:CreateFileSystem", "elasticfilesystem:CreateMountTarget", "elasticfilesystem:CreateAccessPoint", "elasticfilesystem:TagResource",
 }
 
@@ -403,7 +404,12 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 	if err := c.mustBeOurs(what, client.EFSTags(fs.Tags)); err != nil {
 		return nil, err
 	}
-	return &fs, c.mustBeAsAsked(what, "it encrypted, with a key of its account, and with performance mode "+string(efstypes.PerformanceModeGeneralPurpose), differencesOf(fs))
+	differences, err := c.settingDifferences(ctx, fs)
+	if err != nil {
+		return nil, err
+	}
+	return &fs, c.mustBeAsAsked(what, "it encrypted, with a key of its account, with performance mode "+string(efstypes.PerformanceModeGeneralPurpose)+
+		", without a replication or a lifecycle, and without a policy that allows others than this account more than to mount it", append(differencesOf(fs), differences...))
 }
 
 // differencesOf says how a file system differs from the request. Whoever has the key of another account can take all
@@ -417,6 +423,9 @@ func differencesOf(fs efstypes.FileSystemDescription) (all []string) {
 	}
 	if fs.PerformanceMode != "" && fs.PerformanceMode != efstypes.PerformanceModeGeneralPurpose {
 		all = append(all, fmt.Sprintf("its performance mode is %s", fs.PerformanceMode))
+	}
+	if p := fs.FileSystemProtection; p != nil && p.ReplicationOverwriteProtection == efstypes.ReplicationOverwriteProtectionDisabled {
+		all = append(all, "a replication may overwrite it")
 	}
 	return all
 }

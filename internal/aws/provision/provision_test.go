@@ -264,11 +264,27 @@ func TestSquatted(t *testing.T) {
 		require.NoError(p.t, err)
 		return made.FileSystemId
 	}
+	squatted := func(p *place, fs cloudefs.FileSystem) {
+		fs.CreationToken, fs.Tags = "berth-mine-x7k2p-efs", mine
+		p.EFS.AddFileSystem(fs)
+	}
 	for name, test := range map[string]struct {
 		prepare func(*place)
 		want    []string
 	}{
 		"a file system": {func(p *place) { fileSystem(p, false) }, []string{"it is not encrypted"}},
+		"a file system that is replicated to another account": {func(p *place) {
+			squatted(p, cloudefs.FileSystem{ReplicatedTo: &cloudefs.Replica{FileSystemID: "fs-0e", Region: "eu-west-1", OwnerID: "666666666666", Status: "ENABLED"}})
+		}, []string{"it is replicated to file system fs-0e in region eu-west-1 of account 666666666666"}},
+		"a file system whose policy lets another account in": {func(p *place) {
+			squatted(p, cloudefs.FileSystem{Policy: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::666666666666:root"},"Action":["elasticfilesystem:ClientMount"]}]}`})
+		}, []string{"its policy allows elasticfilesystem:ClientMount to arn:aws:iam::666666666666:root"}},
+		"a file system whose policy allows everything": {func(p *place) {
+			squatted(p, cloudefs.FileSystem{Policy: `{"Statement":[{"Effect":"Allow","Principal":"*","Action":"elasticfilesystem:*"}]}`})
+		}, []string{"its policy allows elasticfilesystem:* to *"}},
+		"a file system whose lifecycle archives files": {func(p *place) {
+			squatted(p, cloudefs.FileSystem{ToArchive: "AFTER_1_DAY"})
+		}, []string{"its lifecycle moves files to Archive (AFTER_1_DAY)"}},
 		"a group": {func(p *place) {
 			evil := p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
 			p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "mine-x7k2p-efs", Tags: map[string]string{"kubernetes.io/cluster/mine-x7k2p": "owned", removal.GroupTag: ""},
@@ -322,6 +338,40 @@ func TestSquatted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSettingsOfAdministrators: a policy that narrows who mounts a file system, and a lifecycle of one in use, are no differences.
+func TestSettingsOfAdministrators(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	if _, err := p.create(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	fs := p.EFS.FileSystems()[0]
+	fs.ToIA = "AFTER_30_DAYS"
+	fs.Policy = `{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":["elasticfilesystem:ClientMount","elasticfilesystem:ClientWrite"],"Condition":{"Bool":{"elasticfilesystem:AccessedViaMountTarget":"true"}}},` +
+		`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + fs.Owner + `:role/nodes"},"Action":"elasticfilesystem:ClientRootAccess"},{"Effect":"Deny","Principal":"*","Action":"*"}]}`
+	p.EFS.AddFileSystem(fs)
+	if _, err := p.create(t.Context(), false); err != nil {
+		t.Errorf("a second run refuses them: %v", err)
+	}
+}
+
+// TestPolicyDifferences: policies of each form.
+func TestPolicyDifferences(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]string{
+		`{"Statement":[]}`: "",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"111111111111"},"Action":"elasticfilesystem:ClientMount"}]}`:                                      "",
+		`{"Statement":[{"Effect":"Allow","NotPrincipal":{"AWS":"111111111111"},"Action":"elasticfilesystem:ClientMount"}]}`:                                   "its policy allows elasticfilesystem:ClientMount to all but some",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"NotAction":"elasticfilesystem:ClientMount"}]}`:                                              "its policy allows all but some actions to *",
+		`{"Statement":[{"Effect":"Allow","Principal":{"Service":"x.amazonaws.com"},"Action":"elasticfilesystem:ClientMount"}]}`:                               "its policy allows elasticfilesystem:ClientMount to Service x.amazonaws.com",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":["arn:aws:iam::111111111111:role/a","222222222222"]},"Action":"elasticfilesystem:ClientMount"}]}`: "its policy allows elasticfilesystem:ClientMount to 222222222222, arn:aws:iam::111111111111:role/a",
+		`{"Statement":{"Effect":"Allow","Principal":"*","Action":"elasticfilesystem:ReplicationRead"}}`:                                                       "its policy allows elasticfilesystem:ReplicationRead to *",
+		`no JSON`: "its policy cannot be read: invalid character 'o' in literal null (expecting 'u')",
+	} {
+		assert.Equal(t, want, strings.Join(policyDifferences(policy, "111111111111"), "; "), policy)
 	}
 }
 

@@ -18,13 +18,13 @@ func JSON(w io.Writer, value any) error {
 	if err := encoder.Encode(value); err != nil {
 		return err
 	}
-	_, err := w.Write(visibleJSON(text.Bytes()))
+	_, err := w.Write(VisibleJSON(text.Bytes()))
 	return err
 }
 
-// visibleJSON replaces characters in strings by \u escapes. Outside of strings, JSON has no such characters but line
+// VisibleJSON returns JSON with the same data in which the strings have \u escapes, as JSON writes them. Outside of strings, JSON has no such characters but line
 // ends.
-func visibleJSON(text []byte) []byte {
+func VisibleJSON(text []byte) []byte {
 	if !hidden(string(bytes.ReplaceAll(text, []byte("\n"), nil))) && !bytes.Contains(text, []byte("##")) {
 		return text
 	}

@@ -44,9 +44,23 @@ type FileSystem struct {
 	Tags  map[string]string
 	// Unencrypted is whether files are stored in plain text.
 	Unencrypted bool
+	// Policy is its policy, in JSON. Most have none.
+	Policy string
+	// ReplicatedTo is the file system in another region and account to which it is replicated, if any.
+	ReplicatedTo *Replica
+	// ToIA and ToArchive say when its lifecycle moves files to other storage classes, such as AFTER_30_DAYS. Most are empty.
+	ToIA, ToArchive string
 
 	created time.Time
 	span    span
+}
+
+// Replica is the destination of a replication.
+type Replica struct {
+	FileSystemID string `json:"FileSystemId"`
+	Region       string
+	OwnerID      string `json:"OwnerId"`
+	Status       string
 }
 
 // MountTarget makes a file system reachable in a zone.
@@ -182,7 +196,9 @@ func (s *Service) Gated() gateway.Service {
 			"DescribeFileSystems": s.describeFileSystems, "CreateFileSystem": s.createFileSystem, "DeleteFileSystem": s.deleteFileSystem,
 			"DescribeMountTargets": s.describeMountTargets, "CreateMountTarget": s.createMountTarget, "DeleteMountTarget": s.deleteMountTarget,
 			"DescribeMountTargetSecurityGroups": s.describeMountTargetSecurityGroups,
-			"DescribeAccessPoints":              s.describeAccessPoints, "CreateAccessPoint": s.createAccessPoint, "DeleteAccessPoint": s.deleteAccessPoint,
+			"DescribeReplicationConfigurations": s.describeReplicationConfigurations, "DescribeFileSystemPolicy": s.describeFileSystemPolicy,
+			"DescribeLifecycleConfiguration": s.describeLifecycleConfiguration,
+			"DescribeAccessPoints":           s.describeAccessPoints, "CreateAccessPoint": s.createAccessPoint, "DeleteAccessPoint": s.deleteAccessPoint,
 			"TagResource": s.tagResource, "UntagResource": s.untagResource, "ListTagsForResource": s.listTags,
 		},
 		Also: func(r *gateway.Request) []string {
@@ -229,6 +245,9 @@ type route struct {
 var routes = []route{
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems()$`), "DescribeFileSystems"},
 	{http.MethodPost, regexp.MustCompile(`^/2015-02-01/file-systems()$`), "CreateFileSystem"},
+	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems/replication-configurations()$`), "DescribeReplicationConfigurations"},
+	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)/policy$`), "DescribeFileSystemPolicy"},
+	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)/lifecycle-configuration$`), "DescribeLifecycleConfiguration"},
 	{http.MethodDelete, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)$`), "DeleteFileSystem"},
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/mount-targets()$`), "DescribeMountTargets"},
 	{http.MethodPost, regexp.MustCompile(`^/2015-02-01/mount-targets()$`), "CreateMountTarget"},
