@@ -19,6 +19,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -350,6 +351,35 @@ func TestFolderHasDriversName(t *testing.T) {
 			t.Errorf("driver %s is not in the folder with its name: %v", d.Name, err)
 		}
 	})
+}
+
+// TestNames: the objects in a driver's names.txt keep the names, and their pods the labels, that earlier operators gave them, so
+// that they are updated in place. A line has kind, namespace if any, name and, for pods, the selector.
+func TestNames(t *testing.T) {
+	files, err := filepath.Glob("*/testdata/names.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, d := range registry.All() {
+		file := filepath.Join(d.Name, "testdata", "names.txt")
+		if !slices.Contains(files, file) {
+			continue
+		}
+		t.Run(d.Name, func(t *testing.T) {
+			manifests, err := d.Manifests(drivers.Values{Namespace: d.Namespace, Image: imageOf})
+			require.NoError(t, err)
+			var got []string
+			for _, m := range manifests {
+				selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
+				words := []string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName(), labels.Set(selector).String()}
+				got = append(got, strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), " "))
+			}
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for line := range strings.Lines(string(text)) {
+				assert.Containsf(t, got, strings.TrimSpace(line), "%s", file)
+			}
+		})
+	}
 }
 
 func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {

@@ -75,8 +75,8 @@ type record struct {
 
 	// ungranted is true if no grant that is for the namespace lists the access point.
 	ungranted bool
-	// waitingSince is since when the SharedVolume is not Ready although nobody has a problem to solve, such as a missing
-	// grant; zero if it does not wait.
+	// waitingSince is when the SharedVolume began to wait: it is not Ready, but nobody has to solve a problem such as a
+	// missing grant. It is zero if the SharedVolume does not wait.
 	waitingSince time.Time
 	slot         *slot         // nil without a slot
 	position     *list.Element // its position among the waiting ones of the namespace, nil if it does not wait for a slot
@@ -97,8 +97,8 @@ type namespaceSlots struct {
 	waiting list.List // of records, the longest waiting first
 }
 
-// slot is the right to have a claim in flight: since when a SharedVolume has it, and since when the binder can bind the
-// claim. It is released when the claim is bound, or cannot be, and taken away after slotTimeout.
+// slot is the right to have a claim in flight, with the times when a SharedVolume acquired it and when the binder could first
+// bind the claim. It is released when the claim is bound or cannot be bound, and taken away after slotTimeout.
 type slot struct{ acquired, binding time.Time }
 
 // current are the records of the controller that started last, for metrics that are computed when they are read.

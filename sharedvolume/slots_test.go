@@ -136,7 +136,7 @@ func TestSlotsReachEverybody(t *testing.T) {
 			}
 		}
 		if len(served) == before {
-			t.Fatalf("nobody holds a slot, but only %d of %d have immediate one", before, len(all))
+			t.Fatalf("nobody holds a slot, but only %d of %d have had one", before, len(all))
 		}
 	}
 	for _, key := range all {

@@ -177,7 +177,7 @@ func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog, onl
 			if err != nil {
 				return nil, err
 			}
-			if earlier.Verdict.Good() && !later.Verdict.Good() {
+			if earlier.Reaction.Good() && !later.Reaction.Good() {
 				all = append(all, Lost{was.Name, b.Name, earlier.Sentence(), later.Sentence() + ": " + later.Why[0].What})
 			}
 		}

@@ -41,7 +41,7 @@ func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
 					require.NoError(t, err)
 					outcomes, err := w.Predict(t.Context())
 					require.NoError(t, err)
-					if got := outcomes[0]; got.Verdict != prediction.Updates || got.Next.Name != head || !got.ReachesHead {
+					if got := outcomes[0]; got.Reaction != prediction.Updates || got.Next.Name != head || !got.ReachesHead {
 						t.Errorf("%s, channel %s, from %s: got %+v, want an update to %s", dir, channel, version, got, head)
 					}
 				}

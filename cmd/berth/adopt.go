@@ -19,15 +19,16 @@ func newAdoptCommand() *cobra.Command {
 		Short: "Hand a driver over from the Operator Lifecycle Manager to the cluster storage operator",
 		Long: `Hand a driver whose operator the Operator Lifecycle Manager (OLM) runs over to the cluster storage operator,
 which runs the drivers of the cluster's platform. The operator is removed from OLM; the driver, its volumes and
-what configured the operator stay. Then the cluster storage operator, which has waited for that, starts an
-operator of its own, which takes the driver over where it is.
+the operator's configuration stay. Then the cluster storage operator, which has waited for this, starts its own
+operator, which takes over the driver in place.
 
 The cluster storage operator does all this by itself when it starts. These commands show beforehand what it will
 do, show how far it is, work with it at the same time, and remove what OLM has installed again since.
 
 "plan" shows what will happen and changes nothing. "apply" carries out the plan; "resume" continues after an
 interruption. "status" shows how far it is. "rollback" ends it, as long as nothing was removed from OLM.
-Later, "cleanup" lists what the former operator left and nothing needs, and deletes it if that is confirmed.`,
+Later, "cleanup" lists the objects that the former operator left and that nothing needs. It deletes them if
+you confirm it.`,
 		Example: `  berth adopt plan ebs
   berth adopt apply ebs`,
 		Args: takesCommand,
@@ -155,9 +156,9 @@ func newAdoptRollbackCommand() *cobra.Command {
 		Short: "End a hand-over, as long as nothing was removed from OLM",
 		Long: `End a hand-over, as long as nothing was removed from OLM. The status is shown first, on standard error.
 
-Beyond the point of no return, which the plan shows, OLM has no Subscription any more, and it does not take
-an operator back that no Subscription of its own has installed. This command says so then, and changes nothing. The
-driver runs on in any case.`,
+Beyond the point of no return, which the plan shows, OLM no longer has the Subscription, and does not take back an
+operator that none of its Subscriptions has installed. This command then says so, and changes nothing. The driver
+runs on in any case.`,
 		Example:           `  berth adopt rollback ebs`,
 		Args:              checkDriver,
 		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),

@@ -30,7 +30,7 @@ a namespace that only administrators can write to, holds the plan. After an inte
 continues, and shows on standard error what it continues. It stops if the journal differs from the cluster. When
 the hand-over is complete, it changes nothing.
 
-With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
+With --wait=false, the command ends successfully as soon as it can only wait.`,
 		Example: `  berth adopt apply ebs
 
   # Apply exactly the plan that was reviewed
@@ -73,7 +73,7 @@ func newAdoptResumeCommand() *cobra.Command {
 		Long: `Continue a hand-over that was interrupted, with the plan in its journal, from wherever the cluster is. The status
 is shown first, on standard error. Unlike "apply", this command begins nothing.
 
-With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait. It fails if nobody
+With --wait=false, the command ends successfully as soon as it can only wait. It fails if nobody
 has started a hand-over.`,
 		Example:           `  berth adopt resume ebs`,
 		Annotations:       found("the plan is not safe, and nothing was changed"),

@@ -28,13 +28,13 @@ API, and the operator's namespace if nothing else is in it. For each object ther
 needs it. With --confirm, all of them are deleted; otherwise nothing is.
 
 If one of them is still in use, if the hand-over is not complete, or if a former operator is left or can be
-started again, nothing is deleted. Finalizers are removed first, so that nothing is done because of a deletion.
+started again, nothing is deleted. Finalizers are removed first, so that no controller acts on a deletion.
 Volumes, Secrets, workloads and the driver's namespace are never touched.
 
 Each write fails if the object has changed since it was observed. After an interruption, the same command deletes
 what is left. When nothing is left, it changes nothing.
 
-With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
+With --wait=false, the command ends successfully as soon as it can only wait.`,
 		Example: `  berth adopt cleanup ebs
 
   # Delete what it lists

@@ -30,7 +30,7 @@ func newAWSCommand() *cobra.Command {
 		Short: "Create an EFS file system for a cluster, and delete the resources that a cluster has left in AWS",
 		Long: `Create an EFS file system for a cluster, and delete the resources that a cluster has left in AWS.
 
-The credentials are those that the AWS CLI finds, too: environment variables, ~/.aws, or the instance's role.`,
+The credentials are the ones that the AWS CLI uses: environment variables, ~/.aws, or the instance's role.`,
 		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -48,10 +48,10 @@ func newAWSCreateCommand() *cobra.Command {
 		Use:   "create",
 		Short: "Create an EFS file system for a cluster",
 		Long: `Create an EFS file system for a cluster: encrypted, with a mount target in each zone that has nodes, a security group
-that admits the nodes, and access points. Region, tags and nodes are read from the cluster. All is tagged as the
-cluster's, so that 'berth aws destroy' and the installer find it.
+that admits the nodes, and access points. Region, tags and nodes are read from the cluster. Everything gets the
+cluster's tag, so that 'berth aws destroy' and the installer find it.
 
-What exists already is left as it is, so that the same command continues after an interruption.
+Existing resources stay as they are, so that the same command continues after an interruption.
 
 It needs these permissions:` + listed(provision.Permissions) + `
 
@@ -187,9 +187,9 @@ func newAWSDestroyCommand() *cobra.Command {
 kubernetes.io/cluster/ID=owned, WITH ALL DATA IN THEM: file systems with this tag, the volumes and snapshots among them that
 the EBS driver made, and the security groups that 'berth aws create' made.
 
-What does not have the tag, or also has that of another cluster, is kept, and so is what contains it.
+It keeps resources without the tag, resources that also have another cluster's tag, and whatever contains these.
 
-Without --confirm, it lists what it would delete, and about what it costs to keep that.
+Without --confirm, it lists what it would delete, and roughly what that costs a month.
 
 To list, it needs these permissions:` + listed(removal.PermissionsToFind) + `
 

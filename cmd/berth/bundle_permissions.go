@@ -38,8 +38,8 @@ func newBundlePermissionsCommand() *cobra.Command {
 first; pods with rights on nodes; webhooks; and images without a digest. Then all permissions, images,
 CustomResourceDefinitions and install modes.
 
-With --against, only what differs from another version is shown: what is asked for that was not before, and what
-no longer is, also versions of CustomResourceDefinitions that are gone. "berth catalog diff" shows the same of the heads of
+With --against, it shows only the differences from another version: what the bundle newly asks for, what it no
+longer asks for, and versions of CustomResourceDefinitions that are gone. "berth catalog diff" shows the same of the heads of
 channels, if the catalogs carry the bundles' objects.
 
 A bundle is a folder or an image: docker://REFERENCE, or just REFERENCE. Long lists and digests are shortened, but not

@@ -32,8 +32,8 @@ func newBundleValidateCommand() *cobra.Command {
 		Use:   "validate BUNDLE...",
 		Short: "Check bundles by the rules of the API server, OLM and OperatorHub",
 		Long: `Check bundles of any origin by what the API server, OLM and consoles require, and with the validators of the
-Operator Framework. --rules lists what is checked. An error is what OLM, its tools or the API server refuse; all
-else is a warning.
+Operator Framework. --rules lists what is checked. An error is what OLM, its tools or the API server refuse;
+everything else is a warning.
 
 With --profile, what gates of the field refuse is an error, too. ` + aboutProfiles + `
 "berth check" also looks at all bundles of an operator together.

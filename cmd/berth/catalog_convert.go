@@ -22,15 +22,15 @@ func newCatalogConvertCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert-template KIND CATALOG [PACKAGE...]",
 		Short: "Make a template of a catalog",
-		Long: `Print the template of a catalog, or of some of its packages, of which "berth catalog build" builds the
+		Long: `Print the template of a catalog, or of some of its packages, from which "berth catalog build" builds the
 catalog again. KIND is
 
   basic        olm.template.basic of opm: the catalog's documents, but only the images of bundles
   substitutes  olm.template.substitutes of opm: all documents, to which substitutions can be added
   berth        the template of Berth, for one package
 
-The first two are what "opm alpha convert-template" makes. What a template of Berth cannot have is said on
-standard error.
+The first two are what "opm alpha convert-template" makes. What a template of Berth cannot express is reported
+on standard error.
 
 ` + aboutSources,
 		Example: `  # Maintain what is published

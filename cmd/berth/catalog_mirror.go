@@ -73,10 +73,10 @@ images, and images to leave out. What it has for releases of OpenShift and Helm 
 
 Images are copied by digest and unchanged, for all platforms or those of --platform, with what is attached to them: signatures,
 SBOMs and provenance, as referrers of OCI or by the tags of cosign. Only what the destination lacks is copied.
-A command that was interrupted can be repeated, and continues. An image that its registry does not give holds
-no other. The catalog comes last, when all images are there.
+If the command is interrupted, repeat it: it continues. An image that its registry does not deliver does not hold up the
+others. The catalog comes last, when all images are there.
 
-With --policy, only images are copied that have the signatures which that file demands: OpenPGP's (signedBy), found where
+With --policy, it copies only images with the signatures that the file demands: OpenPGP's (signedBy), found where
 --registries-d says, and cosign's with keys (sigstoreSigned). OpenPGP's signatures go to the folder signatures, below
 --resources or in oci:DIR, whose files a lookaside server can serve.
 

@@ -33,8 +33,8 @@ func newCatalogPlanCommand() *cobra.Command {
 		Use:   "plan [CATALOG [PACKAGE[@VERSION]]]",
 		Short: "Predict and explain what OLM will do next with the installed operators",
 		Long: `Predict what OLM will do with a catalog, and explain why. OLM's own resolver makes the
-choice, in this process. For OLM v1, whose resolver is not in a library, the choice is as in its version 1.11,
-and so is what it refuses: install modes, spec.config, changes of CustomResourceDefinitions, what bundles contain.
+choice, in this process. For OLM v1, whose resolver is not in a library, Berth chooses and refuses as version
+1.11 does: install modes, spec.config, changes of CustomResourceDefinitions, what bundles contain.
 --olm-version and --feature-gates say which of its features are on, and --extension has the ClusterExtension.
 
 With PACKAGE@VERSION, the prediction is for a cluster with only that version installed. VERSION may be the

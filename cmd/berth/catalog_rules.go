@@ -17,8 +17,8 @@ func newCatalogRulesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "List the rules that catalogs are checked by",
-		Long: `List the rules of "berth catalog validate": what complies with each, how bad it is not to, and which profiles refuse what does
-not comply. A profile in parentheses is the only reason for its rule: without --profile, nobody checks it.`,
+		Long: `List the rules of "berth catalog validate": what each one requires, how severe a violation is, and which profiles
+refuse it. A profile in parentheses is the only reason for its rule: without --profile, nobody checks it.`,
 		Example: `  berth catalog rules
 
   # Why is there a rule?

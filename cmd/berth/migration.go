@@ -61,14 +61,6 @@ func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 	return migrate.Cluster{Config: config, Client: c, JournalNamespace: f.journals, Warn: warn}, err
 }
 
-// palette returns the colours of marks, which are for terminals only.
-func palette(w io.Writer) findings.Palette {
-	if isTerminal(w) && os.Getenv("NO_COLOR") == "" {
-		return findings.Colours
-	}
-	return findings.Plain
-}
-
 // runFlags limit how long a command runs.
 type runFlags struct {
 	timeout time.Duration

@@ -188,7 +188,7 @@ that only administrators can write to, holds the plan. After an interruption, th
 standard error what it continues. It stops if an API or a Deployment is not the same object any more. When the move is
 complete, it changes nothing.
 
-With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
+With --wait=false, the command ends successfully as soon as it can only wait.`,
 		Example: `  berth move apply aws-efs-operator
 
   # One after the other, in the order of their dependencies
@@ -317,7 +317,7 @@ func newMoveResumeCommand() *cobra.Command {
 		Long: `Continue a move that was interrupted, with the plan in its journal, from wherever the cluster is. The status is shown
 first, on standard error. Unlike "apply", this command begins nothing.
 
-With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait. It fails if nobody
+With --wait=false, the command ends successfully as soon as it can only wait. It fails if nobody
 has started a move.`,
 		Example:           `  berth move resume aws-efs-operator`,
 		Annotations:       found("the plan is not safe, and nothing was changed"),

@@ -33,7 +33,7 @@ line or the cluster. When the switch is complete, it changes nothing.
 Until the switch is complete, OLM asks for approval for all Subscriptions of the namespace. It installs
 nothing that is not in the plan.
 
-With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
+With --wait=false, the command ends successfully as soon as it can only wait.`,
 		Example: `  # Switch, and have the operator adopt the driver
   berth switch apply aws-efs-operator --to certified-operators --create-driver
 

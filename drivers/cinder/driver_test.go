@@ -1,12 +1,10 @@
 package cinder
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -18,32 +16,6 @@ func manifests(t *testing.T) []drivers.Manifest {
 	all, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
 	require.NoError(t, err)
 	return all
-}
-
-// TestNames: these objects keep the names, and their pods the labels, that OpenShift's own operator gave them.
-func TestNames(t *testing.T) {
-	got := map[string]string{} // selectors, by kind, namespace and name
-	for _, m := range manifests(t) {
-		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
-		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"]
-	}
-	for name, selector := range map[string]string{
-		"Deployment openshift-cluster-csi-drivers openstack-cinder-csi-driver-controller":             "openstack-cinder-csi-driver-controller",
-		"DaemonSet openshift-cluster-csi-drivers openstack-cinder-csi-driver-node":                    "openstack-cinder-csi-driver-node",
-		"ServiceAccount openshift-cluster-csi-drivers openstack-cinder-csi-driver-controller-sa":      "",
-		"ServiceAccount openshift-cluster-csi-drivers openstack-cinder-csi-driver-node-sa":            "",
-		"ConfigMap openshift-cluster-csi-drivers cloud-conf":                                          "",
-		"VolumeSnapshotClass  standard-csi":                                                           "",
-		"CSIDriver  cinder.csi.openstack.org":                                                         "",
-		"StorageClass  standard-csi":                                                                  "",
-		"ClusterRole  openstack-cinder-privileged-role":                                               "",
-		"ClusterRoleBinding  openstack-cinder-node-privileged-binding":                                "",
-		"CredentialsRequest openshift-cloud-credential-operator openstack-cinder-csi-driver-operator": "",
-	} {
-		if found, ok := got[name]; !ok || found != selector {
-			t.Errorf("%s: selector %q (found: %v), want %q", name, found, ok, selector)
-		}
-	}
 }
 
 // TestStorageClass: the class is never the default without an administrator, volumes are made where their pods run, and

@@ -1,58 +1,18 @@
 package ebs
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
 )
 
 // Tests that apply to every driver are in package drivers.
-
-// TestNames: these objects keep the names, and their pods the labels, that OpenShift's own operators gave them.
-func TestNames(t *testing.T) {
-	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
-	require.NoError(t, err)
-	got := map[string]string{} // selectors, by kind, namespace and name
-	for _, m := range manifests {
-		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
-		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"]
-	}
-	for name, selector := range map[string]string{
-		"Deployment openshift-aws-ebs-csi-driver aws-ebs-csi-driver-controller":              "aws-ebs-csi-driver-controller",
-		"DaemonSet openshift-aws-ebs-csi-driver aws-ebs-csi-driver-node":                     "aws-ebs-csi-driver-node",
-		"ServiceAccount openshift-aws-ebs-csi-driver aws-ebs-csi-driver-controller-sa":       "",
-		"ServiceAccount openshift-aws-ebs-csi-driver aws-ebs-csi-driver-node-sa":             "",
-		"Namespace  openshift-aws-ebs-csi-driver":                                            "",
-		"VolumeSnapshotClass  csi-aws-vsc":                                                   "",
-		"CSIDriver  ebs.csi.aws.com":                                                         "",
-		"StorageClass  gp2-csi":                                                              "",
-		"StorageClass  gp3-csi":                                                              "",
-		"ClusterRole  ebs-external-attacher-role":                                            "",
-		"ClusterRole  ebs-external-provisioner-role":                                         "",
-		"ClusterRole  ebs-external-resizer-role":                                             "",
-		"ClusterRole  ebs-external-snapshotter-role":                                         "",
-		"ClusterRole  ebs-privileged-role":                                                   "",
-		"ClusterRoleBinding  ebs-csi-attacher-binding":                                       "",
-		"ClusterRoleBinding  ebs-csi-provisioner-binding":                                    "",
-		"ClusterRoleBinding  ebs-csi-resizer-binding":                                        "",
-		"ClusterRoleBinding  ebs-csi-snapshotter-binding":                                    "",
-		"ClusterRoleBinding  ebs-node-privileged-binding":                                    "",
-		"CredentialsRequest openshift-cloud-credential-operator aws-ebs-csi-driver-operator": "",
-	} {
-		if found, ok := got[name]; !ok || found != selector {
-			t.Errorf("%s: selector %q (found: %v), want %q", name, found, ok, selector)
-		}
-	}
-}
 
 func TestTagVolumes(t *testing.T) {
 	type tags = []configv1.AWSResourceTag

@@ -1,7 +1,6 @@
 package gcppd
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -22,32 +20,6 @@ func manifests(t *testing.T) []drivers.Manifest {
 	found, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
 	require.NoError(t, err)
 	return found
-}
-
-// TestNames: these objects keep the names, and their pods the labels, that OpenShift's own operator gave them.
-func TestNames(t *testing.T) {
-	got := map[string]string{} // selectors, by kind, namespace and name
-	for _, m := range manifests(t) {
-		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
-		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"]
-	}
-	const namespace = "openshift-cluster-csi-drivers"
-	for name, selector := range map[string]string{
-		"Deployment " + namespace + " gcp-pd-csi-driver-controller":                                   "gcp-pd-csi-driver-controller",
-		"DaemonSet " + namespace + " gcp-pd-csi-driver-node":                                          "gcp-pd-csi-driver-node",
-		"ServiceAccount " + namespace + " gcp-pd-csi-driver-controller-sa":                            "",
-		"ServiceAccount " + namespace + " gcp-pd-csi-driver-node-sa":                                  "",
-		"VolumeSnapshotClass  csi-gce-pd-vsc":                                                         "",
-		"VolumeSnapshotClass  csi-gce-pd-vsc-images":                                                  "",
-		"CSIDriver  pd.csi.storage.gke.io":                                                            "",
-		"StorageClass  standard-csi":                                                                  "",
-		"StorageClass  ssd-csi":                                                                       "",
-		"CredentialsRequest openshift-cloud-credential-operator openshift-gcp-pd-csi-driver-operator": "",
-	} {
-		if found, ok := got[name]; !ok || found != selector {
-			t.Errorf("%s: selector %q (found: %v), want %q", name, found, ok, selector)
-		}
-	}
 }
 
 // TestNoClassIsTheDefault: the administrator decides.

@@ -2,7 +2,6 @@ package manila
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,36 +14,6 @@ import (
 )
 
 // Tests that apply to every driver are in package drivers.
-
-// TestNames: these objects keep the names, and their pods the labels, that earlier operators gave them, so that they
-// are updated in place.
-func TestNames(t *testing.T) {
-	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
-	require.NoError(t, err)
-	got := map[string]string{} // selectors, by kind, namespace and name
-	for _, m := range manifests {
-		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
-		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"] + " " + selector["component"]
-	}
-	for name, selector := range map[string]string{
-		"Namespace  openshift-manila-csi-driver":                                                    " ",
-		"Secret openshift-manila-csi-driver csi-manila-secrets":                                     " ",
-		"VolumeSnapshotClass  csi-manila-standard":                                                  " ",
-		"CSIDriver  manila.csi.openstack.org":                                                       " ",
-		"Deployment openshift-manila-csi-driver openstack-manila-csi-controllerplugin":              "openstack-manila-csi controllerplugin",
-		"DaemonSet openshift-manila-csi-driver openstack-manila-csi-nodeplugin":                     "openstack-manila-csi nodeplugin",
-		"DaemonSet openshift-manila-csi-driver csi-nodeplugin-nfsplugin":                            "openstack-manila-csi nfs-nodeplugin",
-		"ServiceAccount openshift-manila-csi-driver manila-csi-driver-controller-sa":                " ",
-		"ServiceAccount openshift-manila-csi-driver manila-csi-driver-node-sa":                      " ",
-		"ConfigMap openshift-manila-csi-driver manila-csi-driver-trusted-ca-bundle":                 " ",
-		"CredentialsRequest openshift-cloud-credential-operator manila-csi-drivers":                 " ",
-		"PodDisruptionBudget openshift-manila-csi-driver openstack-manila-csi-controllerplugin-pdb": "openstack-manila-csi controllerplugin",
-	} {
-		if found, ok := got[name]; !ok || found != selector {
-			t.Errorf("%s: selector %q (found: %v), want %q", name, found, ok, selector)
-		}
-	}
-}
 
 // TestKeys: new pods understand the keys that OpenShift 4.5's operator wrote, with the CA at the same path, and the Secret has none of
 // them any more.

@@ -470,9 +470,9 @@ func (in *input) checkThen() (found migrate.Checks) {
 	switch {
 	case in.own.Spec.InstallPlanApproval == v1alpha1.ApprovalManual:
 		return migrate.Pass(laterVersions, "the ClusterExtension stays at %s, as the Subscription asks for approval: set spec.source.catalog.version to update it", in.number())
-	case then.Verdict == prediction.Latest:
+	case then.Reaction == prediction.Latest:
 		return migrate.Pass(laterVersions, "no later version is there yet")
-	case then.Verdict.Good() && then.Next != nil:
+	case then.Reaction.Good() && then.Next != nil:
 		return migrate.Warn(laterVersions, "move it when an update suits, or set installPlanApproval of the Subscription to Manual first", "OLM v1 updates it to %s as soon as the move is complete", then.Next.Name)
 	}
 	for _, reason := range then.Why {

@@ -52,8 +52,8 @@ func healthy() *input {
 			exists("apiextensions.k8s.io", "CustomResourceDefinition", "", boats), exists("", "ServiceAccount", "harbour", "boat"), exists("apps", "Deployment", "harbour", "boat"),
 		},
 		generated: []Object{{Group: rbac, Version: "v1", Kind: "ClusterRole", Name: "boat.v1.0.0-abc", UID: "r-1"}},
-		now:       &prediction.Prediction{Verdict: prediction.Installs, Next: &prediction.Update{Name: v.Name}},
-		then:      &prediction.Prediction{Verdict: prediction.Latest},
+		now:       &prediction.Prediction{Reaction: prediction.Installs, Next: &prediction.Update{Name: v.Name}},
+		then:      &prediction.Prediction{Reaction: prediction.Latest},
 	}
 	in.present[0].Labels = map[string]string{componentLabel("boat", "harbour"): ""}
 	in.present[2].OwnerReferences = []metav1.OwnerReference{{Kind: "ClusterServiceVersion", Name: v.Name, UID: "v-1"}}
@@ -253,21 +253,21 @@ func TestChecks(t *testing.T) {
 			in.offered = &refusal.Bundle{CSV: csv}
 		}, differentContent, findings.Refused, "differ"},
 		{"no catalog has the version", func(in *input) {
-			in.now = &prediction.Prediction{Verdict: prediction.Refused, Why: []prediction.Reason{{Code: prediction.NoBundle, What: "no bundle"}}}
+			in.now = &prediction.Prediction{Reaction: prediction.Refused, Why: []prediction.Reason{{Code: prediction.NoBundle, What: "no bundle"}}}
 		}, string(prediction.NoBundle), findings.Refused, "no bundle"},
 		{"a dependency", func(in *input) {
-			in.now = &prediction.Prediction{Verdict: prediction.Refused, Why: []prediction.Reason{{Code: prediction.Code(refusal.Dependency), What: "a dependency", Do: "leave it"}}}
+			in.now = &prediction.Prediction{Reaction: prediction.Refused, Why: []prediction.Reason{{Code: prediction.Code(refusal.Dependency), What: "a dependency", Do: "leave it"}}}
 		}, string(refusal.Dependency), findings.Refused, "a dependency"},
 		{"another bundle of the version", func(in *input) { in.now.Next.Name = "boat-v1" }, exactVersion, findings.Refused, "boat-v1"},
 		{"a later version comes", func(in *input) {
-			in.then = &prediction.Prediction{Verdict: prediction.Updates, Next: &prediction.Update{Name: "boat.v1.1.0"}}
+			in.then = &prediction.Prediction{Reaction: prediction.Updates, Next: &prediction.Update{Name: "boat.v1.1.0"}}
 		}, laterVersions, findings.Warning, "boat.v1.1.0"},
 		{"a later version comes, with manual approval", func(in *input) {
-			in.then = &prediction.Prediction{Verdict: prediction.Updates, Next: &prediction.Update{Name: "boat.v1.1.0"}}
+			in.then = &prediction.Prediction{Reaction: prediction.Updates, Next: &prediction.Update{Name: "boat.v1.1.0"}}
 			in.own.Spec.InstallPlanApproval = v1alpha1.ApprovalManual
 		}, laterVersions, findings.OK, "stays at 1.0.0"},
 		{"OLM v1 does not go on", func(in *input) {
-			in.then = &prediction.Prediction{Verdict: prediction.Stranded, Why: []prediction.Reason{{Code: prediction.NoEdge, What: "no edge", Do: "add one"}}}
+			in.then = &prediction.Prediction{Reaction: prediction.Stranded, Why: []prediction.Reason{{Code: prediction.NoEdge, What: "no edge", Do: "add one"}}}
 		}, laterVersions, findings.Warning, "no edge"},
 		{"the API server refuses the ClusterExtension", func(in *input) { in.refusedBy = errors.New("spec.serviceAccount: Required value") }, extensionRefused, findings.Refused, "Required value"},
 	} {

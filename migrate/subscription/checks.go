@@ -64,7 +64,7 @@ func checkPrediction(p *Plan, own *prediction.Prediction) migrate.Checks {
 	if p.Strategy == Keep { // OLM has nothing to wait for
 		left = slices.Clone(own.Risks)
 	}
-	unknown := own.Verdict == prediction.Refused || own.Next == nil && own.Verdict == prediction.Waits
+	unknown := own.Reaction == prediction.Refused || own.Next == nil && own.Reaction == prediction.Waits
 	var results migrate.Checks
 	for _, c := range checks {
 		about := func(r prediction.Reason) bool { return slices.Contains(c.codes, r.Code) }

@@ -79,7 +79,7 @@ func (in *input) predict(ctx context.Context, p *Plan) (*prediction.Prediction, 
 		return nil, err
 	}
 	own := p.outcome()
-	if own != nil && own.Verdict == prediction.Stranded && p.To.Package != p.From.Package {
+	if own != nil && own.Reaction == prediction.Stranded && p.To.Package != p.From.Package {
 		p.Strategy = Replace
 		if p.Outcomes, err = in.replaced(p).Predict(ctx); err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (in *input) predict(ctx context.Context, p *Plan) (*prediction.Prediction, 
 		if p.Strategy == "" {
 			p.Strategy = Update
 		}
-	case own.Verdict == prediction.Latest:
+	case own.Reaction == prediction.Latest:
 		p.Target, p.Strategy = p.Installed, Keep
 	}
 	slices.Sort(p.Additional)

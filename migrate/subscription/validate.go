@@ -113,11 +113,11 @@ func (p *Plan) validateOutcomes() error {
 	if own == nil {
 		return fmt.Errorf("outcomes has none for Subscription %q", p.Subject.Name)
 	}
-	verdicts := []prediction.Verdict{prediction.Installs, prediction.Updates, prediction.Waits, prediction.Latest, prediction.Stranded, prediction.Refused}
+	reactions := []prediction.Reaction{prediction.Installs, prediction.Updates, prediction.Waits, prediction.Latest, prediction.Stranded, prediction.Refused}
 	for _, o := range p.Outcomes {
-		advances := o.Verdict == prediction.Installs || o.Verdict == prediction.Updates
-		if !slices.Contains(verdicts, o.Verdict) || advances && o.Next == nil {
-			return fmt.Errorf("the outcome for Subscription %q has verdict %q, and next: %t", o.Subscription, o.Verdict, o.Next != nil)
+		advances := o.Reaction == prediction.Installs || o.Reaction == prediction.Updates
+		if !slices.Contains(reactions, o.Reaction) || advances && o.Next == nil {
+			return fmt.Errorf("the outcome for Subscription %q has the reaction %q, and next: %t", o.Subscription, o.Reaction, o.Next != nil)
 		}
 	}
 	if p.Safe && p.Strategy != Keep && (own.Next == nil || own.Next.Name != p.Target) {

@@ -30,12 +30,12 @@ func valid(strategy Strategy) *Plan {
 		To:         Choice{Source: "second", SourceNamespace: "harbour", Package: "buoy", Channel: "stable"},
 		Installed:  "buoy.v1.0.0", Target: "buoy.v1.1.0", Strategy: strategy,
 	}
-	outcome := &prediction.Prediction{Subscription: "buoy", Verdict: prediction.Updates, Next: &prediction.Update{Name: p.Target}}
+	outcome := &prediction.Prediction{Subscription: "buoy", Reaction: prediction.Updates, Next: &prediction.Update{Name: p.Target}}
 	switch strategy {
 	case Replace:
 		p.To.Package = "beacon"
 	case Keep:
-		p.Target, outcome = p.Installed, &prediction.Prediction{Subscription: "buoy", Verdict: prediction.Latest}
+		p.Target, outcome = p.Installed, &prediction.Prediction{Subscription: "buoy", Reaction: prediction.Latest}
 	}
 	if strategy != Keep {
 		p.Contents = []Content{{Name: p.Target, SourceNamespace: "harbour", Source: "second"}}

@@ -84,7 +84,7 @@ func TestAgainstOLM(t *testing.T) {
 			}
 			return api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: subscription.Status.InstallPlanRef.Name}, pending)
 		})
-		if got := predict(second); got.Verdict != Waits || len(got.Blockers) == 0 {
+		if got := predict(second); got.Reaction != Waits || len(got.Blockers) == 0 {
 			t.Errorf("before it is approved: got %+v, want Waits", got)
 		}
 		require.NoError(t, api.Patch(t.Context(), pending, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`))))
@@ -109,14 +109,14 @@ func TestAgainstOLM(t *testing.T) {
 	serve("first", first)
 	create(subscription)
 	got := predict(first)
-	if got.Verdict != Waits || got.Next == nil || got.Next.Name != "buoy.v1.0.0" {
+	if got.Reaction != Waits || got.Next == nil || got.Next.Name != "buoy.v1.0.0" {
 		t.Fatalf("got %+v, want an installation that waits for approval", got)
 	}
 	install(got.Next.Name)
-	if got := predict(first); got.Verdict != Latest {
+	if got := predict(first); got.Reaction != Latest {
 		t.Errorf("got %+v, want Latest", got)
 	}
-	if got := predict(operators.Entries(t, declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Verdict != Stranded {
+	if got := predict(operators.Entries(t, declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Reaction != Stranded {
 		t.Errorf("got %+v, want Stranded", got)
 	}
 
@@ -124,7 +124,7 @@ func TestAgainstOLM(t *testing.T) {
 	serve("second", second)
 	require.NoError(t, api.Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"source":"second"}}`))))
 	got = predict(second)
-	if got.Verdict != Waits || got.Next == nil || got.Next.Name != "buoy.v1.1.0" {
+	if got.Reaction != Waits || got.Next == nil || got.Next.Name != "buoy.v1.1.0" {
 		t.Fatalf("got %+v, want an update that waits for approval", got)
 	}
 	install(got.Next.Name)

@@ -20,7 +20,7 @@ func TestClusterCatalogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		catalogs []*ClusterCatalog
 		selector map[string]any
-		want     Verdict
+		want     Reaction
 		next     string
 		code     Code
 		message  string
@@ -48,8 +48,8 @@ func TestClusterCatalogs(t *testing.T) {
 			if p.Next != nil {
 				next = p.Next.Version
 			}
-			if p.Verdict != test.want || next != test.next || test.code != "" && !hasCode(p.Why, test.code) || p.Message != test.message {
-				t.Errorf("got %s %q, %q:\n%s\nwant %s %q, %s, %q", p.Verdict, next, p.Message, p.format(), test.want, test.next, test.code, test.message)
+			if p.Reaction != test.want || next != test.next || test.code != "" && !hasCode(p.Why, test.code) || p.Message != test.message {
+				t.Errorf("got %s %q, %q:\n%s\nwant %s %q, %s, %q", p.Reaction, next, p.Message, p.format(), test.want, test.next, test.code, test.message)
 			}
 		})
 	}

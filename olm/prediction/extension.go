@@ -176,11 +176,11 @@ func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog)
 	}
 	found.warn(p, chosen)
 	switch later := found.later(found.installed()); {
-	case p.Verdict == Refused:
+	case p.Reaction == Refused:
 	case !chosen.is(found.installed()):
-		p.Verdict = Updates
+		p.Reaction = Updates
 		if p.Installed == "" {
-			p.Verdict = Installs
+			p.Reaction = Installs
 		}
 		p.Next = found.update(e.Installed, chosen)
 		then, reaches := found.follow(chosen)
@@ -189,10 +189,10 @@ func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog)
 		}
 		p.warnAboutRemovedAPIs(found.pkg, false)
 	case later == nil:
-		p.Verdict = Latest
+		p.Reaction = Latest
 		found.warnAboutDeprecatedSuccessors(p)
 	default:
-		p.Verdict = Stranded
+		p.Reaction = Stranded
 		p.Why = append(p.Why, Reason{NoEdge,
 			fmt.Sprintf("%s is later, and no edge leads to it from %s: it neither replaces nor skips that, and has no skipRange that includes it", later.Name, e.Installed.Name),
 			"add an upgrade edge to a channel; or set spec.source.catalog.upgradeConstraintPolicy to SelfCertified, which ignores edges, if the author of the operator supports that update"})
@@ -208,7 +208,7 @@ func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog)
 }
 
 func (p *Prediction) refuse(code Code, do, format string, args ...any) {
-	p.Verdict = Refused
+	p.Reaction = Refused
 	if p.Reason == "" {
 		p.Reason = refusal.Retrying
 	}

@@ -50,7 +50,7 @@ func TestExtension(t *testing.T) {
 		e         Extension
 		installed string
 		documents []string // instead of all bundles
-		want      Verdict
+		want      Reaction
 		next      string
 		code      Code // of a reason or a risk
 		says      string
@@ -103,8 +103,8 @@ func TestExtension(t *testing.T) {
 			if p.Next != nil {
 				next = p.Next.Version
 			}
-			if p.Verdict != test.want || next != test.next {
-				t.Errorf("got %s %q, want %s %q:\n%s", p.Verdict, next, test.want, test.next, p.format())
+			if p.Reaction != test.want || next != test.next {
+				t.Errorf("got %s %q, want %s %q:\n%s", p.Reaction, next, test.want, test.next, p.format())
 			}
 			if test.code != "" && !hasCode(append(p.Why, p.Risks...), test.code) {
 				t.Errorf("got the reasons %+v and the risks %+v, want %s", p.Why, p.Risks, test.code)
@@ -145,7 +145,7 @@ entries:
 `, named(bundleOf("1.0.0+2")), named(bundleOf("1.0.0+10")))
 	e, err := InstalledExtension(c, "rowboat", "rowboat.v1.0.0-build.2", "")
 	require.NoError(t, err)
-	if p, err := e.Predict(t.Context(), c); err != nil || p.Verdict != Updates || p.Next.Name != "rowboat.v1.0.0-build.10" || hasCode(p.Risks, VersionAmbiguous) {
+	if p, err := e.Predict(t.Context(), c); err != nil || p.Reaction != Updates || p.Next.Name != "rowboat.v1.0.0-build.10" || hasCode(p.Risks, VersionAmbiguous) {
 		t.Errorf("got %+v, error %v; want an update to release 10", p, err)
 	}
 }

@@ -27,7 +27,7 @@ func TestUpdateFromOpenShift45(t *testing.T) {
 					predictions, err := st.Predict(t.Context())
 					require.NoError(t, err)
 					p := predictions[0]
-					if p.Verdict != Updates || p.Next == nil || p.Next.Name != pkg+".v5.0.0" {
+					if p.Reaction != Updates || p.Next == nil || p.Next.Name != pkg+".v5.0.0" {
 						t.Errorf("OLM %s, for the reasons %v and %v; want an update to %s.v5.0.0", p.Sentence(), p.Blockers, p.Why, pkg)
 					}
 				}

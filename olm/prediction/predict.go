@@ -20,28 +20,28 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Verdict says what OLM does with a Subscription.
-type Verdict string
+// Reaction says what OLM does with a Subscription. In JSON, its name is verdict.
+type Reaction string
 
-// The verdicts.
+// The reactions.
 const (
 	// Installs: nothing is installed, and OLM installs Next.
-	Installs Verdict = "installs"
+	Installs Reaction = "installs"
 	// Updates: OLM updates the installed version to Next.
-	Updates Verdict = "updates"
+	Updates Reaction = "updates"
 	// Waits: OLM has chosen Next, but cannot install it. Blockers says why.
-	Waits Verdict = "waits"
+	Waits Reaction = "waits"
 	// Latest: the head of the channel is installed.
-	Latest Verdict = "latest"
+	Latest Reaction = "latest"
 	// Stranded: OLM silently does nothing although the channel has a later head.
-	Stranded Verdict = "stranded"
+	Stranded Reaction = "stranded"
 	// Refused: OLM resolves nothing in the whole namespace, and sets ResolutionFailed on all its Subscriptions. OLM v1 installs
 	// nothing for this ClusterExtension.
-	Refused Verdict = "refused"
+	Refused Reaction = "refused"
 )
 
 // Good reports whether OLM proceeds, or the head of the channel is installed.
-func (v Verdict) Good() bool { return v == Installs || v == Updates || v == Latest }
+func (v Reaction) Good() bool { return v == Installs || v == Updates || v == Latest }
 
 // Prediction predicts what OLM will do with a Subscription, or OLM v1 with a ClusterExtension. Its JSON field names are an API.
 type Prediction struct {
@@ -59,8 +59,8 @@ type Prediction struct {
 	// Assumed says that the catalog does not have the hypothetical installed version.
 	Assumed bool `json:"assumed,omitempty"`
 	// Support says how the installed version is supported today, if the catalog has its lifecycle.
-	Support *lifecycle.Support `json:"support,omitempty"`
-	Verdict Verdict            `json:"verdict"`
+	Support  *lifecycle.Support `json:"support,omitempty"`
+	Reaction Reaction           `json:"verdict"`
 	// Next is the next update or installation.
 	Next *Update `json:"next,omitempty"`
 	// Dependencies are the bundles that OLM installs together with Next.
@@ -107,7 +107,7 @@ type Update struct {
 	Support *lifecycle.Support `json:"support,omitempty"`
 }
 
-// Reason explains a verdict, a blocker or a risk. Do says what people can do about it.
+// Reason explains a reaction, a blocker or a risk. Do says what people can do about it.
 type Reason struct {
 	Code Code   `json:"code"`
 	What string `json:"what"`
@@ -191,11 +191,11 @@ func (f *subject) installed() upgrade.Version {
 // refused explains why OLM resolves nothing in the namespace.
 func (f *subject) refused(refusal error) {
 	if errors.Is(refusal, errSlow) {
-		f.Verdict, f.Why = Refused, []Reason{{Code: ResolverSlow, What: fmt.Sprintf("on package %s, %v", f.Package, errSlow),
+		f.Reaction, f.Why = Refused, []Reason{{Code: ResolverSlow, What: fmt.Sprintf("on package %s, %v", f.Package, errSlow),
 			Do: "have fewer bundles that exclude each other, or simpler constraints"}}
 		return
 	}
-	f.Verdict, f.Message = Refused, refusal.Error()
+	f.Reaction, f.Message = Refused, refusal.Error()
 	f.Why = f.namespaceProblems()
 	for _, other := range f.state.Subscriptions {
 		if other == f.subscription {
@@ -212,7 +212,7 @@ func (f *subject) refused(refusal error) {
 		f.Why = []Reason{reason}
 	}
 	if pending := pendingInstallPlan(f, nil); pending != nil { // OLM checks this before it resolves
-		f.Verdict, f.Message, f.Blockers = Waits, "", []Reason{*pending}
+		f.Reaction, f.Message, f.Blockers = Waits, "", []Reason{*pending}
 	}
 }
 
@@ -229,15 +229,15 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 	chosen := f.graph.Find(r.chosen[f.subscription.Name])
 	switch {
 	case chosen != nil && f.csv == nil:
-		f.Verdict, f.Next = Installs, newUpdate(upgrade.Update{Entry: chosen})
+		f.Reaction, f.Next = Installs, newUpdate(upgrade.Update{Entry: chosen})
 	case chosen != nil:
-		f.Verdict, f.Next = Updates, newUpdate(upgrade.Update{Entry: chosen, Edge: chosen.Follows(f.installed())})
+		f.Reaction, f.Next = Updates, newUpdate(upgrade.Update{Entry: chosen, Edge: chosen.Follows(f.installed())})
 	case f.csv == nil:
-		f.Verdict, f.Blockers = Waits, []Reason{{Code: Installing, What: "OLM is installing " + f.subscription.Status.CurrentCSV}}
+		f.Reaction, f.Blockers = Waits, []Reason{{Code: Installing, What: "OLM is installing " + f.subscription.Status.CurrentCSV}}
 	case len(f.graph.Heads) == 1 && f.graph.Heads[0].Name == f.csv.Name:
-		f.Verdict, f.ReachesHead = Latest, true
+		f.Reaction, f.ReachesHead = Latest, true
 	default:
-		f.Verdict = Stranded
+		f.Reaction = Stranded
 		f.Why = f.whyStranded()
 	}
 	if chosen != nil {
@@ -333,12 +333,12 @@ func (f *subject) findBlockers(ctx context.Context, chosen *upgrade.Entry) error
 	}
 	f.checkOpenShift(bundle)
 	if len(f.Blockers) > 0 {
-		f.Verdict = Waits
+		f.Reaction = Waits
 	}
 	return nil
 }
 
-// Good reports whether the verdicts of all predictions are good.
+// Good reports whether the reactions of all predictions are good.
 func Good(predictions []*Prediction) bool {
-	return !slices.ContainsFunc(predictions, func(p *Prediction) bool { return !p.Verdict.Good() })
+	return !slices.ContainsFunc(predictions, func(p *Prediction) bool { return !p.Reaction.Good() })
 }

@@ -27,7 +27,7 @@ func TestPredict(t *testing.T) {
 	c := tide(t)
 	for name, test := range map[string]struct {
 		change func(*State)
-		want   Verdict
+		want   Reaction
 		// says is part of the reason, or of the warning.
 		says string
 	}{
@@ -128,10 +128,10 @@ func TestPredict(t *testing.T) {
 			if slices.ContainsFunc(append(got.Blockers, got.Why...), func(r Reason) bool { return r.Code == "" }) {
 				t.Errorf("a reason has no code: %+v, %+v", got.Blockers, got.Why)
 			}
-			if got.Verdict != test.want || !strings.Contains(strings.Join(said, "\n"), test.says) || (test.says == "") != (len(said) == 0) {
-				t.Errorf("got %s: %q, want %s: %q", got.Verdict, said, test.want, test.says)
+			if got.Reaction != test.want || !strings.Contains(strings.Join(said, "\n"), test.says) || (test.says == "") != (len(said) == 0) {
+				t.Errorf("got %s: %q, want %s: %q", got.Reaction, said, test.want, test.says)
 			}
-			if got.Verdict == Refused && got.Message == "" {
+			if got.Reaction == Refused && got.Message == "" {
 				t.Error("the prediction has no message")
 			}
 		})
@@ -194,8 +194,8 @@ func TestRisks(t *testing.T) {
 			for _, risk := range predictions[0].Risks {
 				got += risk.Code
 			}
-			if got != test.want || predictions[0].Verdict != Updates {
-				t.Errorf("got %s with risks %q, want %s with %q", predictions[0].Verdict, got, Updates, test.want)
+			if got != test.want || predictions[0].Reaction != Updates {
+				t.Errorf("got %s with risks %q, want %s with %q", predictions[0].Reaction, got, Updates, test.want)
 			}
 		})
 	}
@@ -266,14 +266,14 @@ func TestNoDefaultChannel(t *testing.T) {
 	})
 	c, _, err := fbc.Read(t.Context(), dir) // the missing default channel is a finding
 	require.NoError(t, err)
-	for installed, want := range map[string]Verdict{"": Installs, "1.0.0": Stranded} {
+	for installed, want := range map[string]Reaction{"": Installs, "1.0.0": Stranded} {
 		st, err := Installed(c, "tide", installed, "")
 		require.NoError(t, err)
 		predictions, err := st.Predict(t.Context())
 		require.NoError(t, err)
 		got := predictions[0]
-		if got.Verdict != want || want == Stranded && !strings.Contains(got.Why[0].What, "names no channel") {
-			t.Errorf("%q is installed: got %s: %+v, want %s", installed, got.Verdict, got.Why, want)
+		if got.Reaction != want || want == Stranded && !strings.Contains(got.Why[0].What, "names no channel") {
+			t.Errorf("%q is installed: got %s: %+v, want %s", installed, got.Reaction, got.Why, want)
 		}
 	}
 }

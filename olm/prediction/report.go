@@ -103,15 +103,15 @@ func (p *Prediction) title() string {
 // Sentence says in a few words what OLM does, as the predicate of a sentence whose subject is OLM.
 func (p *Prediction) Sentence() string {
 	switch {
-	case p.Verdict == Latest && p.OLM == V1:
+	case p.Reaction == Latest && p.OLM == V1:
 		return "does nothing: the latest wanted version is installed"
-	case p.Verdict == Latest:
+	case p.Reaction == Latest:
 		return "does nothing: the head of the channel is installed"
-	case p.Verdict == Stranded:
+	case p.Reaction == Stranded:
 		return "does nothing, and does not report it"
-	case p.Verdict == Refused && p.OLM == V1:
+	case p.Reaction == Refused && p.OLM == V1:
 		return "refuses, and reports it in the condition Progressing"
-	case p.Verdict == Refused:
+	case p.Reaction == Refused:
 		return "refuses, for all Subscriptions of the namespace"
 	case p.Next == nil:
 		return "waits"

@@ -25,7 +25,7 @@ func TestSlowResolver(t *testing.T) {
 	resolverTime = 100 * time.Millisecond
 	got, err := state.Predict(t.Context())
 	require.NoError(t, err)
-	if len(got) != 1 || got[0].Verdict != Refused || len(got[0].Why) != 1 || got[0].Why[0].Code != ResolverSlow || !strings.HasPrefix(got[0].Why[0].What, "on package tide, OLM's resolver takes longer than ") {
+	if len(got) != 1 || got[0].Reaction != Refused || len(got[0].Why) != 1 || got[0].Why[0].Code != ResolverSlow || !strings.HasPrefix(got[0].Why[0].What, "on package tide, OLM's resolver takes longer than ") {
 		t.Errorf("the predictions are %+v", got)
 	}
 }

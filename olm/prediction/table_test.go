@@ -20,9 +20,9 @@ var update = flag.Bool("update", false, "write the table of traps")
 // describe returns the prediction and one reason as a sentence.
 func (p *Prediction) describe(r Reason) string {
 	switch {
-	case p.Verdict == Waits:
+	case p.Reaction == Waits:
 		return fmt.Sprintf("OLM does not install %s: %s", p.Next.Name, r.What)
-	case p.Verdict.Good():
+	case p.Reaction.Good():
 		return fmt.Sprintf("OLM %s; %s", p.Sentence(), r.What)
 	}
 	return fmt.Sprintf("OLM %s: %s", p.Sentence(), r.What)

@@ -22,9 +22,9 @@ import (
 
 // trap is a case in which OLM does not do what people expect when they point a Subscription, buoy, to another catalog.
 type trap struct {
-	name    string
-	verdict Verdict
-	code    Code // of a reason, blocker or risk
+	name     string
+	reaction Reaction
+	code     Code // of a reason, blocker or risk
 	// targets returns the target namespaces of the OperatorGroup. The default is its own.
 	targets func(string) []string
 	// before prepares the namespace.
@@ -50,7 +50,7 @@ func follows(name string) declcfg.ChannelEntry {
 
 var traps = []trap{
 	{
-		name: "The new channel has no upgrade edge from the installed version", verdict: Stranded, code: NoEdge,
+		name: "The new channel has no upgrade edge from the installed version", reaction: Stranded, code: NoEdge,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, declcfg.ChannelEntry{Name: "buoy.v2.0.0"}))
@@ -58,7 +58,7 @@ var traps = []trap{
 		happened: unchanged,
 	},
 	{
-		name: "An InstallPlan waits for approval when the source is changed", verdict: Waits, code: PendingInstallPlan,
+		name: "An InstallPlan waits for approval when the source is changed", reaction: Waits, code: PendingInstallPlan,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
@@ -80,7 +80,7 @@ var traps = []trap{
 		updatesTo: "buoy.v1.2.0",
 	},
 	{
-		name: "The InstallPlan that OLM waits for was deleted", verdict: Waits, code: InstallPlanGone,
+		name: "The InstallPlan that OLM waits for was deleted", reaction: Waits, code: InstallPlanGone,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -100,7 +100,7 @@ var traps = []trap{
 		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "Another Subscription of the namespace has manual approval", verdict: Waits, code: ManualApprovalElsewhere,
+		name: "Another Subscription of the namespace has manual approval", reaction: Waits, code: ManualApprovalElsewhere,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("others", operators.Write(s.T, "float", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "float.v1.0.0"}}))
@@ -117,7 +117,7 @@ var traps = []trap{
 		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "A second Subscription of the namespace is for the same package", verdict: Refused, code: SecondSubscription,
+		name: "A second Subscription of the namespace is for the same package", reaction: Refused, code: SecondSubscription,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -138,7 +138,7 @@ var traps = []trap{
 		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "An operator of another namespace, whose OperatorGroup overlaps, provides the same APIs", verdict: Waits, code: ProvidedElsewhere,
+		name: "An operator of another namespace, whose OperatorGroup overlaps, provides the same APIs", reaction: Waits, code: ProvidedElsewhere,
 		targets: all,
 		before: func(s *scene) {
 			modes := []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}
@@ -154,7 +154,7 @@ var traps = []trap{
 		},
 	},
 	{
-		name: "OLM cannot reach one of the catalogs that it uses", verdict: Refused, code: SourceUnreachable,
+		name: "OLM cannot reach one of the catalogs that it uses", reaction: Refused, code: SourceUnreachable,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -167,7 +167,7 @@ var traps = []trap{
 		},
 	},
 	{
-		name: "The package has no such channel", verdict: Refused, code: ChannelAbsent,
+		name: "The package has no such channel", reaction: Refused, code: ChannelAbsent,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -176,7 +176,7 @@ var traps = []trap{
 		happened: refused,
 	},
 	{
-		name: "The catalog has the operator under another package name", verdict: Refused, code: PackageAbsent,
+		name: "The catalog has the operator under another package name", reaction: Refused, code: PackageAbsent,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.serve("second", operators.Write(s.T, "buoy-certified", operators.Bundle{Definition: s.moorings("v1"),
@@ -189,12 +189,12 @@ var traps = []trap{
 		updatesTo: "buoy-certified.v1.1.0",
 	},
 	{
-		name: "There is no such CatalogSource", verdict: Refused, code: SourceMissing,
+		name: "There is no such CatalogSource", reaction: Refused, code: SourceMissing,
 		before:   func(s *scene) { s.install("buoy.v1.0.0") },
 		happened: refused,
 	},
 	{
-		name: "The Subscription is deleted and recreated", verdict: Refused, code: OrphanedCSV,
+		name: "The Subscription is deleted and recreated", reaction: Refused, code: OrphanedCSV,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -215,7 +215,7 @@ var traps = []trap{
 		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "A custom resource is invalid under the new CRD", verdict: Waits, code: InvalidObjects,
+		name: "A custom resource is invalid under the new CRD", reaction: Waits, code: InvalidObjects,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.create(s.mooring("v1"))
@@ -228,7 +228,7 @@ var traps = []trap{
 		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "The new CRD lacks a version that custom resources are stored in", verdict: Waits, code: StoredVersionRemoved,
+		name: "The new CRD lacks a version that custom resources are stored in", reaction: Waits, code: StoredVersionRemoved,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1alpha1")})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: s.moorings("v1")}))
@@ -236,7 +236,7 @@ var traps = []trap{
 		happened: stuck("risk of data loss"),
 	},
 	{
-		name: "The new CRD is of an API version that Kubernetes no longer serves", verdict: Waits, code: OldDefinition,
+		name: "The new CRD is of an API version that Kubernetes no longer serves", reaction: Waits, code: OldDefinition,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			old := s.moorings("v1")
@@ -246,7 +246,7 @@ var traps = []trap{
 		happened: stuck("GroupVersionKind apiextensions.k8s.io/v1beta1, Kind=CustomResourceDefinition not found on the cluster"),
 	},
 	{
-		name: "The next version is earlier than the installed one", verdict: Updates, code: Downgrade,
+		name: "The next version is earlier than the installed one", reaction: Updates, code: Downgrade,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v0.9.0")))
@@ -254,7 +254,7 @@ var traps = []trap{
 		happened: updated,
 	},
 	{
-		name: "The new catalog has a bundle of the same name as the installed one", verdict: Latest, code: SameCSV,
+		name: "The new catalog has a bundle of the same name as the installed one", reaction: Latest, code: SameCSV,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Community buoy"})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Certified buoy"}))
@@ -269,7 +269,7 @@ var traps = []trap{
 		},
 	},
 	{
-		name: "Kubernetes is older than minKubeVersion", verdict: Waits, code: OldKubernetes,
+		name: "Kubernetes is older than minKubeVersion", reaction: Waits, code: OldKubernetes,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Kubernetes: "1.99.0"}))
@@ -286,7 +286,7 @@ var traps = []trap{
 		},
 	},
 	{
-		name: "The operator does not support the next minor version of OpenShift", verdict: Updates, code: OpenShiftHeldBack,
+		name: "The operator does not support the next minor version of OpenShift", reaction: Updates, code: OpenShiftHeldBack,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
@@ -312,7 +312,7 @@ var traps = []trap{
 		},
 	},
 	{
-		name: "Nothing provides what the next version requires", verdict: Stranded, code: DependencyMissing,
+		name: "Nothing provides what the next version requires", reaction: Stranded, code: DependencyMissing,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
@@ -373,8 +373,8 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) s
 	predicted := s.predict(st, "buoy")
 	reasons := slices.Concat(predicted.Why, predicted.Blockers, predicted.Risks)
 	at := slices.IndexFunc(reasons, func(r Reason) bool { return r.Code == trap.code })
-	if predicted.Verdict != trap.verdict || at < 0 {
-		t.Fatalf("predicted %s, %+v; want %s, %s", predicted.Verdict, reasons, trap.verdict, trap.code)
+	if predicted.Reaction != trap.reaction || at < 0 {
+		t.Fatalf("predicted %s, %+v; want %s, %s", predicted.Reaction, reasons, trap.reaction, trap.code)
 	}
 
 	if trap.act != nil {

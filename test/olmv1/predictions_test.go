@@ -62,28 +62,28 @@ func TestPredictions(t *testing.T) {
 	for name, test := range map[string]struct {
 		pkg, installed string
 		wants          fields // of spec.source.catalog
-		verdict        prediction.Verdict
+		reaction       prediction.Reaction
 	}{
-		"nothing-is-installed":      {pkg: "rowboat", verdict: prediction.Installs},
-		"a-skiprange":               {pkg: "rowboat", installed: "1.0.0", verdict: prediction.Updates},
-		"no-edge":                   {pkg: "rowboat", installed: "1.1.0", verdict: prediction.Stranded},
-		"the-latest":                {pkg: "rowboat", installed: "2.0.0", verdict: prediction.Latest},
-		"edges-of-other-channels":   {pkg: "rowboat", installed: "1.0.0", wants: fields{"channels": []any{"slow"}}, verdict: prediction.Updates},
-		"no-such-channel":           {pkg: "rowboat", wants: fields{"channels": []any{"fast"}}, verdict: prediction.Refused},
-		"no-such-version":           {pkg: "rowboat", installed: "1.0.0", wants: fields{"version": ">=3"}, verdict: prediction.Refused},
-		"no-edge-is-needed":         {pkg: "rowboat", installed: "1.1.0", wants: fields{"upgradeConstraintPolicy": "SelfCertified"}, verdict: prediction.Updates},
-		"an-earlier-version":        {pkg: "rowboat", installed: "1.1.0", wants: fields{"upgradeConstraintPolicy": "SelfCertified", "version": "1.0.0"}, verdict: prediction.Updates},
-		"a-deprecated-is-skipped":   {pkg: "ferry", installed: "1.0.0", verdict: prediction.Updates},
-		"a-deprecated-is-not-new":   {pkg: "ferry", installed: "1.1.0", verdict: prediction.Latest},
-		"a-deprecated-is-installed": {pkg: "ferry", installed: "2.0.0", verdict: prediction.Latest},
+		"nothing-is-installed":      {pkg: "rowboat", reaction: prediction.Installs},
+		"a-skiprange":               {pkg: "rowboat", installed: "1.0.0", reaction: prediction.Updates},
+		"no-edge":                   {pkg: "rowboat", installed: "1.1.0", reaction: prediction.Stranded},
+		"the-latest":                {pkg: "rowboat", installed: "2.0.0", reaction: prediction.Latest},
+		"edges-of-other-channels":   {pkg: "rowboat", installed: "1.0.0", wants: fields{"channels": []any{"slow"}}, reaction: prediction.Updates},
+		"no-such-channel":           {pkg: "rowboat", wants: fields{"channels": []any{"fast"}}, reaction: prediction.Refused},
+		"no-such-version":           {pkg: "rowboat", installed: "1.0.0", wants: fields{"version": ">=3"}, reaction: prediction.Refused},
+		"no-edge-is-needed":         {pkg: "rowboat", installed: "1.1.0", wants: fields{"upgradeConstraintPolicy": "SelfCertified"}, reaction: prediction.Updates},
+		"an-earlier-version":        {pkg: "rowboat", installed: "1.1.0", wants: fields{"upgradeConstraintPolicy": "SelfCertified", "version": "1.0.0"}, reaction: prediction.Updates},
+		"a-deprecated-is-skipped":   {pkg: "ferry", installed: "1.0.0", reaction: prediction.Updates},
+		"a-deprecated-is-not-new":   {pkg: "ferry", installed: "1.1.0", reaction: prediction.Latest},
+		"a-deprecated-is-installed": {pkg: "ferry", installed: "2.0.0", reaction: prediction.Latest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := &extension{Cluster: c, name: name}
 			x.install(t, test.pkg, test.installed)
 			p := x.predict(t, catalogs[test.pkg], test.pkg, test.wants)
-			if p.Verdict != test.verdict {
-				t.Fatalf("got the verdict %s, want %s: %+v", p.Verdict, test.verdict, p)
+			if p.Reaction != test.reaction {
+				t.Fatalf("got the reaction %s, want %s: %+v", p.Reaction, test.reaction, p)
 			}
 			x.want(t, test.pkg, test.wants)
 			x.mustDo(t, p, test.installed)
@@ -218,12 +218,12 @@ func (x *extension) mustDo(t *testing.T, p *prediction.Prediction, installed str
 	if p.Next != nil {
 		want = p.Next.Version
 	}
-	x.await(t, fmt.Sprintf("OLM to do what is predicted, %s %q", p.Verdict, want), func(object *unstructured.Unstructured) bool {
+	x.await(t, fmt.Sprintf("OLM to do what is predicted, %s %q", p.Reaction, want), func(object *unstructured.Unstructured) bool {
 		if generationSeen(object) != object.GetGeneration() || versionOf(object) != want {
 			return false
 		}
 		_, reason, message := clusterextension.Condition(object, "Progressing")
-		if p.Verdict == prediction.Refused {
+		if p.Reaction == prediction.Refused {
 			return reason == "Retrying" && message == p.Message
 		}
 		return reason == "Succeeded"

@@ -79,7 +79,7 @@ func of(p *prediction.Prediction, installed string) verdict {
 	if p.Next != nil {
 		want.Bundle = p.Next.Name
 	}
-	if p.Verdict == prediction.Refused {
+	if p.Reaction == prediction.Refused {
 		want.Reason, want.Message = p.Reason, p.Message
 	}
 	return want
@@ -93,7 +93,7 @@ func (v verdict) agrees(p *prediction.Prediction, want verdict, told func(string
 		}
 	}
 	v.Message, want.Message = told(v.Message), told(want.Message)
-	if v.Bundle == "" && v.Reason != "Succeeded" && p.Verdict == prediction.Refused && want.Message == "" { // it cannot write the status
+	if v.Bundle == "" && v.Reason != "Succeeded" && p.Reaction == prediction.Refused && want.Message == "" { // it cannot write the status
 		return ""
 	}
 	if v.Reason != want.Reason || v.Bundle != want.Bundle {
@@ -247,8 +247,8 @@ func (x *extension) try(t *testing.T, s *setup, tr *trap, live refusal.Cluster) 
 		if got, err = x.verdict(t.Context()); err != nil || got.Bundle != "" || got.Reason == "Succeeded" {
 			t.Errorf("OLM says %s, error %v; want nothing of an installed version", got.Reason, err)
 		}
-		if p.Verdict != prediction.Refused || p.Message != "" {
-			t.Errorf("predicted is %s, %q; want a refusal without a message", p.Verdict, p.Message)
+		if p.Reaction != prediction.Refused || p.Message != "" {
+			t.Errorf("predicted is %s, %q; want a refusal without a message", p.Reaction, p.Message)
 		}
 		return verdict{Setup: s.name, Case: tr.name, Reason: got.Reason}
 	}

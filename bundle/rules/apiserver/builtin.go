@@ -108,8 +108,8 @@ func Validate(object runtime.Object) (faults []Fault) {
 	return faults
 }
 
-// hoisted maps fields that the API server's internal form of a definition has once if all versions agree to the fields that people
-// write.
+// hoisted maps fields of the API server's internal form of a definition to the fields that people write. The internal form has such a
+// field once for all versions if the versions agree.
 var hoisted = map[string]string{"spec.validation": "spec.versions[0].schema", "spec.subresources": "spec.versions[0].subresources",
 	"spec.additionalPrinterColumns": "spec.versions[0].additionalPrinterColumns"}
 

@@ -128,7 +128,7 @@ type Support struct {
 	// Version is the minor version in the lifecycle: MAJOR.MINOR.
 	Version string `json:"version"`
 	State   State  `json:"state"`
-	// Phase is the phase of the day, if there is one, and Until is its last day.
+	// Phase is the phase that includes the day, and Until is the last day of that phase. Both are empty if no phase includes the day.
 	Phase string `json:"phase,omitempty"`
 	Until Date   `json:"until,omitempty"`
 	// Begins is the first day of the first phase, and Ends the last day of the last one.

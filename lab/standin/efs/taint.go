@@ -18,8 +18,8 @@ import (
 // taintKey is the taint that an administrator gives to nodes so that no pod is there before the driver.
 const taintKey = Name + "/agent-not-ready"
 
-// removeTaint takes the taint from the driver's node, and tries again each second until that succeeds. Without an API server, or a
-// name of the node, it does nothing.
+// removeTaint removes the taint from the driver's node. It tries each second until it succeeds. If it does not know the API server
+// or the name of the node, it does nothing.
 func removeTaint(ctx context.Context) {
 	name := os.Getenv(nodeName)
 	api, err := apiServer()
@@ -41,7 +41,7 @@ func removeTaint(ctx context.Context) {
 	}
 }
 
-// takeTaint takes the taint from a node. It fails if the node's taints have changed meanwhile.
+// takeTaint removes the taint from a node. It fails if the node's taints have changed meanwhile.
 func takeTaint(ctx context.Context, api kubernetes.Interface, name string) error {
 	node, err := api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/folders"
-	"github.com/berth-csi/berth/test/drivers/accounts"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
@@ -126,14 +125,6 @@ func wantAzureTags(t *testing.T, kind string, got folders.Record, want string) {
 	if got.Parameters["tags"] != want || got.Parameters["tagValueDelimiter"] != delimiter {
 		t.Errorf("the %s was asked for with the parameters %v, want the tags %q", kind, got.Parameters, want)
 	}
-}
-
-// settle runs the final checks that all drivers share.
-func (b azureBed) settle(t *testing.T, unexercised map[string]string) {
-	t.Run("logins", b.wantLogins)
-	t.Run("metrics", b.CheckMetrics)
-	t.Run("restarts", b.CheckNoRestarts)
-	t.Run("permissions", func(t *testing.T) { accounts.Check(t, b.Cluster, b.Driver, b.DriverNamespace(), unexercised) })
 }
 
 // withTokens runs the driver without any secret: an administrator has told Azure to trust the tokens of its accounts.

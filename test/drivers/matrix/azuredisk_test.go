@@ -1,18 +1,13 @@
 package matrix
 
 import (
-	"context"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/azuredisk"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -72,43 +67,17 @@ func testAzureDisk(t *testing.T) {
 		assert.EqualValues(t, second, bed.volume(t, data).Node, "the disk is attached to")
 	})
 	t.Run("expand", func(t *testing.T) { bed.expand(t, data) })
-	t.Run("modify", func(t *testing.T) { modifyAzureDisk(t, bed) })
+	t.Run("modify", func(t *testing.T) {
+		const parameter = "DiskIOPSReadWrite"
+		c := testbed.Claim{Namespace: bed.namespace, Class: azureDiskClass}
+		modify(t, bed.Testbed, c, parameter, "500", "5000", func(claim *corev1.PersistentVolumeClaim) string { return bed.volume(t, claim).Parameters[parameter] })
+	})
 	t.Run("snapshot", func(t *testing.T) { bed.copies(t, data, "csi-azuredisk-vsc", "greeting", "ahoy", tags) })
 	t.Run("delete", func(t *testing.T) {
 		bed.Delete(t, writer.Pod, data)
 		bed.wantEmpty(t)
 	})
-	bed.settle(t, azureDiskUnexercised)
+	t.Run("logins", bed.wantLogins)
+	settle(t, bed.Testbed, azureDiskUnexercised)
 	t.Run("STS", func(t *testing.T) { withTokens(t, azuredisk.Driver, azureDiskClass, corev1.ReadWriteOnce) })
-}
-
-// modifyAzureDisk changes a disk by its claim's VolumeAttributesClass.
-func modifyAzureDisk(t *testing.T, bed azureBed) {
-	const parameter = "DiskIOPSReadWrite"
-	for name, operations := range map[string]string{"slow": "500", "fast": "5000"} {
-		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: azuredisk.Driver.CSIName, Parameters: map[string]string{parameter: operations}}
-		require.NoError(t, bed.Client().Create(t.Context(), class))
-	}
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "modified"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: new(azureDiskClass), VolumeAttributesClassName: new("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{bed.mode},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}
-	require.NoError(t, bed.Client().Create(t.Context(), claim))
-	pod := bed.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
-	if got := bed.volume(t, claim).Parameters[parameter]; got != "500" {
-		t.Errorf("the disk was made with %q operations a second, want those of its class", got)
-	}
-	before := claim.DeepCopy()
-	claim.Spec.VolumeAttributesClassName = new("fast")
-	require.NoError(t, bed.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
-	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
-		if got := bed.volume(t, claim).Parameters[parameter]; got != "5000" {
-			return fmt.Errorf("it has %q operations a second, want 5000", got)
-		}
-		return nil
-	})
-	bed.Delete(t, pod.Pod, claim)
 }

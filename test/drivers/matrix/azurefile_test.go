@@ -47,6 +47,7 @@ func testAzureFile(t *testing.T) {
 		bed.Delete(t, first.Pod, second.Pod, files)
 		bed.wantEmpty(t)
 	})
-	bed.settle(t, azureFileUnexercised)
+	t.Run("logins", bed.wantLogins)
+	settle(t, bed.Testbed, azureFileUnexercised)
 	t.Run("STS", func(t *testing.T) { withTokens(t, azurefile.Driver, azureFileClass, corev1.ReadWriteMany) })
 }

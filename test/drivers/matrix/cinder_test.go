@@ -1,10 +1,7 @@
 package matrix
 
 import (
-	"context"
-	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +18,6 @@ import (
 	"github.com/berth-csi/berth/drivers/cinder"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/openstack"
-	"github.com/berth-csi/berth/test/drivers/accounts"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
@@ -32,44 +28,28 @@ const (
 	cinderZone = "topology.cinder.csi.openstack.org/zone"
 )
 
-// cinderBed is a testbed with the Cinder driver. Its volumes are devices of the nodes.
+// cinderBed is a testbed with the Cinder driver.
 type cinderBed struct {
-	*testbed.Testbed
-	cloud     *testbed.OpenStack
-	namespace string
+	*disks
+	cloud *testbed.OpenStack
 }
 
 // startCinder starts a testbed. change changes its cloud. The cloud's services are behind a proxy if a port is given,
 // theirs.
 func startCinder(t *testing.T, behindProxy string, change func(*testbed.Cloud)) *cinderBed {
 	t.Helper()
-	b := &cinderBed{cloud: testbed.StartOpenStack(t)}
-	found := b.cloud.Options()
-	change(&found)
-	b.Testbed = testbed.Start(t, testbed.Options{Driver: cinder.Driver, Snapshots: true, Cloud: found, BehindProxy: behindProxy})
-	b.namespace = b.Namespace(t)
-	return b
-}
-
-// claim creates a claim that one node at a time can use.
-func (b *cinderBed) claim(t *testing.T, c testbed.Claim) *corev1.PersistentVolumeClaim {
-	t.Helper()
-	c.Namespace, c.Mode = b.namespace, corev1.ReadWriteOnce
-	if c.Class == "" {
-		c.Class = cinderClass
-	}
-	return b.Claim(t, c)
+	cloud := testbed.StartOpenStack(t)
+	options := cloud.Options()
+	change(&options)
+	bed := testbed.Start(t, testbed.Options{Driver: cinder.Driver, Snapshots: true, Cloud: options, BehindProxy: behindProxy})
+	left := func() string { return describeLeft(cloud.Volumes(), cloud.VolumeSnapshots()) }
+	return &cinderBed{&disks{bed, bed.Namespace(t), cinderClass, "dev/vd*", left}, cloud}
 }
 
 // volumeOf returns the volume of a claim in the cloud.
 func (b *cinderBed) volumeOf(t *testing.T, claim *corev1.PersistentVolumeClaim) openstack.Volume {
 	t.Helper()
-	volumes, id := b.cloud.Volumes(), b.Bound(t, claim).Spec.CSI.VolumeHandle
-	at := slices.IndexFunc(volumes, func(v openstack.Volume) bool { return v.ID == id })
-	if at < 0 {
-		t.Fatalf("claim %s is of volume %s, and the cloud has %+v", claim.Name, id, volumes)
-	}
-	return volumes[at]
+	return volumeOf(t, b.disks, claim, b.cloud.Volumes(), func(v openstack.Volume, handle string) bool { return v.ID == handle })
 }
 
 // testCinder runs the driver with zones, and then as it is without any configuration.
@@ -80,7 +60,7 @@ func testCinder(t *testing.T) {
 	bed := startCinder(t, "", func(cloud *testbed.Cloud) { cloud.Objects = append(cloud.Objects, own) })
 	data := bed.claim(t, testbed.Claim{Name: "data"})
 	var writer testbed.RunningPod
-	first, second := testbed.Nodes[0], testbed.Nodes[1]
+	first := testbed.Nodes[0]
 
 	t.Run("provision", func(t *testing.T) {
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: first, Claim: data})
@@ -96,15 +76,13 @@ func testCinder(t *testing.T) {
 	})
 	t.Run("attach", func(t *testing.T) { bed.wantAttached(t, data, 0) })
 	t.Run("publish", func(t *testing.T) {
-		writer.Write(t, "greeting", "ahoy")
-		bed.Delete(t, writer.Pod)
-		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: writerID})
-		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
+		writer = bed.publish(t, data, writer)
 		bed.wantAttached(t, data, 1)
-		writer.Write(t, "greeting", "ahoy again")
 	})
 	t.Run("expand", func(t *testing.T) {
-		expandEach(t, func(t *testing.T, fs string) { bed.expand(t, fs) })
+		bed.expand(t, nil, func(t *testing.T, claim *corev1.PersistentVolumeClaim) {
+			assert.EqualValues(t, 3, bed.volumeOf(t, claim).Size, "size of the volume in GiB")
+		})
 	})
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, data, "snapshot", cinderClass)
@@ -113,18 +91,9 @@ func testCinder(t *testing.T) {
 			t.Errorf("the cloud has the snapshots %+v, want one of the cluster %s", snapshots, cluster.InfrastructureName)
 		}
 		writer.Write(t, "greeting", "later")
-		restored := bed.claim(t, testbed.Claim{Name: "restored",
-			Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
-		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: writerID})
-		assert.EqualValues(t, "ahoy again", pod.Read(t, "greeting"), "the restored volume has")
-		bed.Delete(t, pod.Pod, restored, snapshot)
+		bed.restore(t, snapshot, "ahoy again")
 	})
-	t.Run("clone", func(t *testing.T) {
-		clone := bed.claim(t, testbed.Claim{Name: "clone", Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
-		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: writerID})
-		assert.EqualValues(t, "later", pod.Read(t, "greeting"), "the clone has")
-		bed.Delete(t, pod.Pod, clone)
-	})
+	t.Run("clone", func(t *testing.T) { bed.clone(t, data, "later") })
 	t.Run("private endpoint", func(t *testing.T) { bed.wantEndpoint(t) })
 	t.Run("credentials", bed.wantCredential)
 	t.Run("delete", func(t *testing.T) {
@@ -139,11 +108,7 @@ func testCinder(t *testing.T) {
 		}
 	})
 	t.Run("refusals", bed.refusals)
-	t.Run("metrics", bed.CheckMetrics)
-	t.Run("restarts", bed.CheckNoRestarts)
-	t.Run("permissions", func(t *testing.T) {
-		accounts.Check(t, bed.Cluster, cinder.Driver, bed.DriverNamespace(), cinderUnexercised)
-	})
+	settle(t, bed.Testbed, cinderUnexercised)
 	t.Run("defaults", testCinderDefaults)
 }
 
@@ -169,7 +134,7 @@ func (b *cinderBed) refusals(t *testing.T) {
 		fault.Method, fault.Times = http.MethodPost, 2 // events repeat, too
 		t.Cleanup(b.cloud.Inject(fault))
 	}
-	claim := b.claim(t, testbed.Claim{Name: "refused", Class: "xfs"}) // of expandEach: not each machine expands ext4 in use
+	claim := b.claim(t, testbed.Claim{Name: "refused", Class: "xfs"}) // of expand: not each machine expands ext4 in use
 	pod := b.Run(t, testbed.Pod{Name: "refused", Node: testbed.Nodes[0], Claim: claim})
 	b.AwaitEvent(t, claim, "ProvisioningFailed", quota)
 	b.AwaitEvent(t, pod, "FailedAttachVolume", attached)
@@ -249,24 +214,6 @@ func (b *cinderBed) wantAttached(t *testing.T, claim *corev1.PersistentVolumeCla
 	wantAttached(t, b.Testbed, testbed.Nodes[node])
 }
 
-// expand expands a volume while a pod uses it.
-func (b *cinderBed) expand(t *testing.T, fs string) {
-	t.Helper()
-	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: cinder.Driver.CSIName, AllowVolumeExpansion: new(true),
-		Parameters:        map[string]string{"csi.storage.k8s.io/fstype": fs},
-		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
-	}
-	require.NoError(t, b.Client().Create(t.Context(), class))
-	claim := b.claim(t, testbed.Claim{Name: "expands-" + fs, Class: class.Name})
-	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
-	expandInUse(t, b.Testbed, claim, pod)
-	if v := b.volumeOf(t, claim); v.Size != 3 {
-		t.Errorf("the volume has %d GiB, want 3", v.Size)
-	}
-	b.Delete(t, pod.Pod, claim)
-}
-
 // wantEndpoint checks that all services are at an address of the private network, with a certificate of a CA of the cloud.
 // There is no way around it: the cloud serves nothing without TLS.
 func (b *cinderBed) wantEndpoint(t *testing.T) {
@@ -296,26 +243,4 @@ func (b *cinderBed) wantCredential(t *testing.T) {
 		}
 	}
 	assert.Empty(t, cmp.Diff(map[string]bool{"application_credential": true}, methods), "methods of logins (-want +got)")
-}
-
-// wantEmpty waits until nothing is left in the cloud, nor on the nodes.
-func (b *cinderBed) wantEmpty(t *testing.T) {
-	t.Helper()
-	cluster.Eventually(t, testbed.Limit, "the cloud to be empty", func(ctx context.Context) error {
-		volumes := &corev1.PersistentVolumeList{}
-		if err := b.Client().List(ctx, volumes); err != nil {
-			return err
-		}
-		if left, snapshots := b.cloud.Volumes(), b.cloud.VolumeSnapshots(); len(left)+len(snapshots)+len(volumes.Items) > 0 {
-			return fmt.Errorf("it has the volumes %+v and the snapshots %+v; the cluster has %d volumes", left, snapshots, len(volumes.Items))
-		}
-		return nil
-	})
-	for _, node := range testbed.Nodes {
-		root, err := b.NodeRoot(node)
-		require.NoError(t, err)
-		if left, err := filepath.Glob(filepath.Join(root, "dev/vd*")); err != nil || len(left) > 0 {
-			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
-		}
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,26 +12,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/gcp"
-	"github.com/berth-csi/berth/test/drivers/accounts"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
-// gcpClass is a class of the driver.
-const gcpClass = "standard-csi"
-
-// gcpBed is a testbed with the GCP PD driver. Its disks are devices of the nodes.
+// gcpBed is a testbed with the GCP PD driver.
 type gcpBed struct {
-	*testbed.Testbed
+	*disks
 	cloud *testbed.GCP
 }
 
@@ -41,7 +31,9 @@ func startGCPPD(t *testing.T, options testbed.GCPOptions, behindProxy string) *g
 	t.Helper()
 	cluster.NeedRealNodes(t)
 	cloud := testbed.StartGCP(t, gcppd.Driver, options)
-	return &gcpBed{testbed.Start(t, testbed.Options{Driver: gcppd.Driver, Snapshots: true, Cloud: cloud.Options(), BehindProxy: behindProxy}), cloud}
+	bed := testbed.Start(t, testbed.Options{Driver: gcppd.Driver, Snapshots: true, Cloud: cloud.Options(), BehindProxy: behindProxy})
+	left := func() string { return describeLeft(cloud.DiskList(), cloud.Snapshots()) }
+	return &gcpBed{&disks{bed, bed.Namespace(t), "standard-csi", "dev/sd*", left}, cloud}
 }
 
 // gcpTag is a tag that the Infrastructure wants, and gcpTagName its name with its parents.
@@ -50,37 +42,10 @@ var (
 	gcpTagName = "123456789012/costs/harbour master"
 )
 
-// claim creates a claim that one node at a time can use.
-func (b *gcpBed) claim(t *testing.T, c testbed.Claim) *corev1.PersistentVolumeClaim {
-	t.Helper()
-	c.Mode = corev1.ReadWriteOnce
-	if c.Class == "" {
-		c.Class = gcpClass
-	}
-	return b.Claim(t, c)
-}
-
 // diskOf returns the disk of a claim in the cloud.
 func (b *gcpBed) diskOf(t *testing.T, claim *corev1.PersistentVolumeClaim) gcp.Disk {
 	t.Helper()
-	handle := b.Bound(t, claim).Spec.CSI.VolumeHandle
-	for _, d := range b.cloud.DiskList() {
-		if strings.HasSuffix(d.SelfLink, handle) {
-			return d
-		}
-	}
-	t.Fatalf("the cloud has no disk %s of claim %s", handle, claim.Name)
-	return gcp.Disk{}
-}
-
-// class creates a StorageClass with parameters.
-func (b *gcpBed) class(t *testing.T, name string, parameters map[string]string) {
-	t.Helper()
-	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: gcppd.Driver.CSIName, AllowVolumeExpansion: new(true),
-		Parameters: parameters, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
-	}
-	require.NoError(t, b.Client().Create(t.Context(), class))
+	return volumeOf(t, b.disks, claim, b.cloud.DiskList(), func(d gcp.Disk, handle string) bool { return strings.HasSuffix(d.SelfLink, handle) })
 }
 
 // testGCPPD runs the driver with a key of a service account, and then with tokens.
@@ -88,10 +53,9 @@ func testGCPPD(t *testing.T) {
 	bed := startGCPPD(t, testbed.GCPOptions{
 		Labels: []configv1.GCPResourceLabel{{Key: "team", Value: "harbour"}}, Tags: []configv1.GCPResourceTag{gcpTag},
 	}, "")
-	namespace := bed.Namespace(t)
-	data := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "data"})
+	data := bed.claim(t, testbed.Claim{Name: "data"})
 	var writer testbed.RunningPod
-	first, second := testbed.Nodes[0], testbed.Nodes[1]
+	first := testbed.Nodes[0]
 
 	t.Run("provision", func(t *testing.T) {
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: first, Claim: data})
@@ -110,7 +74,7 @@ func testGCPPD(t *testing.T) {
 		if tags := bed.cloud.Tags("zones/"+bed.cloud.Instances[0].ZoneName()+"/disks", disk.ID); !slices.Equal(tags, []string{gcpTagName}) {
 			t.Errorf("the disk has the tags %q, want %q", tags, gcpTagName)
 		}
-		for _, word := range []string{data.Name, namespace, bed.Bound(t, data).Name} {
+		for _, word := range []string{data.Name, bed.namespace, bed.Bound(t, data).Name} {
 			assert.Contains(t, disk.Description, word, "the disk is described as")
 		}
 	})
@@ -121,17 +85,20 @@ func testGCPPD(t *testing.T) {
 		}
 		wantAttached(t, bed.Testbed, first)
 	})
-	t.Run("publish", func(t *testing.T) {
-		writer.Write(t, "greeting", "ahoy")
-		bed.Delete(t, writer.Pod)
-		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: 1000})
-		assert.EqualValues(t, "ahoy", writer.Read(t, "greeting"), "on another node, a pod reads")
-		writer.Write(t, "greeting", "ahoy again")
-	})
+	t.Run("publish", func(t *testing.T) { writer = bed.publish(t, data, writer) })
 	t.Run("expand", func(t *testing.T) {
-		expandEach(t, func(t *testing.T, fs string) { bed.expand(t, namespace, fs) })
+		const key = "projects/keys-1/locations/global/keyRings/harbour/cryptoKeys/disks"
+		bed.expand(t, map[string]string{"type": "pd-ssd", "disk-encryption-kms-key": key}, func(t *testing.T, claim *corev1.PersistentVolumeClaim) {
+			if d := bed.diskOf(t, claim); d.SizeGB != 3 || !strings.HasSuffix(d.Type, "/pd-ssd") || d.Key == nil || !strings.HasPrefix(d.Key.Name, key+"/") {
+				t.Errorf("the disk is %+v, want an SSD with 3 GB, encrypted with the key %s", d, key)
+			}
+		})
 	})
-	t.Run("modify", func(t *testing.T) { bed.modify(t, namespace) })
+	t.Run("modify", func(t *testing.T) {
+		bed.addClass(t, "hyperdisk", map[string]string{"type": "hyperdisk-balanced"})
+		c := testbed.Claim{Namespace: bed.namespace, Class: "hyperdisk", Size: "10Gi"}
+		modify(t, bed.Testbed, c, "iops", "3100", "3200", func(claim *corev1.PersistentVolumeClaim) string { return fmt.Sprint(bed.diskOf(t, claim).IOPS) })
+	})
 	t.Run("snapshot", func(t *testing.T) {
 		for class, kind := range map[string]string{"csi-gce-pd-vsc": "snapshots", "csi-gce-pd-vsc-images": "images"} {
 			t.Run(kind, func(t *testing.T) {
@@ -140,13 +107,7 @@ func testGCPPD(t *testing.T) {
 			})
 		}
 	})
-	t.Run("clone", func(t *testing.T) {
-		clone := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "clone",
-			Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
-		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: 1000})
-		assert.EqualValues(t, "later", pod.Read(t, "greeting"), "the clone has")
-		bed.Delete(t, pod.Pod, clone)
-	})
+	t.Run("clone", func(t *testing.T) { bed.clone(t, data, "later") })
 	t.Run("delete", func(t *testing.T) {
 		bed.Delete(t, writer.Pod, data)
 		bed.wantEmpty(t)
@@ -156,11 +117,7 @@ func testGCPPD(t *testing.T) {
 		// signed its certificate. The Infrastructure has no endpoints of Google Cloud.
 		bed.wantCalls(t)
 	})
-	t.Run("metrics", bed.CheckMetrics)
-	t.Run("restarts", bed.CheckNoRestarts)
-	t.Run("permissions", func(t *testing.T) {
-		accounts.Check(t, bed.Cluster, gcppd.Driver, bed.DriverNamespace(), gcpUnexercised)
-	})
+	settle(t, bed.Testbed, gcpUnexercised)
 	t.Run("STS", testGCPPDWithTokens)
 }
 
@@ -177,11 +134,7 @@ func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, clas
 		t.Errorf("it has the tags %q, want %q", tags, gcpTagName)
 	}
 	change()
-	restored := b.claim(t, testbed.Claim{Namespace: data.Namespace, Name: "restored",
-		Source: &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
-	pod := b.Run(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[0], Claim: restored, User: 1000})
-	assert.EqualValues(t, "ahoy again", pod.Read(t, "greeting"), "the restored volume has")
-	b.Delete(t, pod.Pod, restored, snapshot)
+	b.restore(t, snapshot, "ahoy again")
 	cluster.Eventually(t, testbed.Limit, "the cloud to have no snapshot", func(context.Context) error {
 		if left := b.cloud.Snapshots(); len(left) > 0 {
 			return fmt.Errorf("it has %+v", left)
@@ -213,74 +166,6 @@ func (b *gcpBed) wantCalls(t *testing.T) {
 	}
 }
 
-// expand expands a volume while a pod uses it.
-func (b *gcpBed) expand(t *testing.T, namespace, fs string) {
-	t.Helper()
-	const key = "projects/keys-1/locations/global/keyRings/harbour/cryptoKeys/disks"
-	b.class(t, fs, map[string]string{"type": "pd-ssd", "csi.storage.k8s.io/fstype": fs, "disk-encryption-kms-key": key})
-	claim := b.claim(t, testbed.Claim{Namespace: namespace, Name: "expands-" + fs, Class: fs})
-	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
-	expandInUse(t, b.Testbed, claim, pod)
-	if d := b.diskOf(t, claim); d.SizeGB != 3 || !strings.HasSuffix(d.Type, "/pd-ssd") || d.Key == nil || !strings.HasPrefix(d.Key.Name, key+"/") {
-		t.Errorf("the disk is %+v, want an SSD with 3 GB, encrypted with the key %s", d, key)
-	}
-	b.Delete(t, pod.Pod, claim)
-}
-
-// modify changes a volume by its claim's VolumeAttributesClass.
-func (b *gcpBed) modify(t *testing.T, namespace string) {
-	t.Helper()
-	b.class(t, "hyperdisk", map[string]string{"type": "hyperdisk-balanced"})
-	for name, iops := range map[string]string{"slow": "3100", "fast": "3200"} {
-		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: gcppd.Driver.CSIName, Parameters: map[string]string{"iops": iops}}
-		require.NoError(t, b.Client().Create(t.Context(), class))
-	}
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "modified"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: new("hyperdisk"), VolumeAttributesClassName: new("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}},
-		},
-	}
-	require.NoError(t, b.Client().Create(t.Context(), claim))
-	pod := b.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
-	if d := b.diskOf(t, claim); d.IOPS != 3100 {
-		t.Errorf("the disk has %d IOPS, want 3100 as its class says", d.IOPS)
-	}
-	before := claim.DeepCopy()
-	claim.Spec.VolumeAttributesClassName = new("fast")
-	require.NoError(t, b.Client().Patch(t.Context(), claim, client.MergeFrom(before)))
-	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
-		if d := b.diskOf(t, claim); d.IOPS != 3200 {
-			return fmt.Errorf("it has %d IOPS, want 3200", d.IOPS)
-		}
-		return nil
-	})
-	b.Delete(t, pod.Pod, claim)
-}
-
-// wantEmpty waits until nothing is left in the cloud, nor on the nodes.
-func (b *gcpBed) wantEmpty(t *testing.T) {
-	t.Helper()
-	cluster.Eventually(t, testbed.Limit, "the cloud to be empty", func(ctx context.Context) error {
-		volumes := &corev1.PersistentVolumeList{}
-		if err := b.Client().List(ctx, volumes); err != nil {
-			return err
-		}
-		if left, snapshots := b.cloud.DiskList(), b.cloud.Snapshots(); len(left)+len(snapshots)+len(volumes.Items) > 0 {
-			return fmt.Errorf("it has the disks %+v and the snapshots %+v; the cluster has %d volumes", left, snapshots, len(volumes.Items))
-		}
-		return nil
-	})
-	for _, node := range testbed.Nodes {
-		root, err := b.NodeRoot(node)
-		require.NoError(t, err)
-		if left, err := filepath.Glob(filepath.Join(root, "dev/sd*")); err != nil || len(left) > 0 {
-			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
-		}
-	}
-}
-
 // gcpUnexercised says why the run needs no use of these permissions.
 var gcpUnexercised = map[string]string{
 	"gcp-pd-privileged-role: use securitycontextconstraints.security.openshift.io gcp-pd-csi-driver-node":        "the cluster does not admit pods by SecurityContextConstraints",
@@ -290,14 +175,7 @@ var gcpUnexercised = map[string]string{
 // testGCPPDWithTokens runs the driver without any key, behind a proxy. Its access tokens end after some seconds.
 func testGCPPDWithTokens(t *testing.T) {
 	bed := startGCPPD(t, testbed.GCPOptions{Cloud: gcp.Options{TokenLifetime: 10 * time.Second}, Tokens: true}, testbed.EndpointPort)
-	claim := bed.claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "data"})
-	pod := bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim})
-	pod.Write(t, "greeting", "ahoy")
-	bed.Delete(t, pod.Pod)
-	pod = bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[1], Claim: claim})
-	assert.EqualValues(t, "ahoy", pod.Read(t, "greeting"), "on another node, a pod reads")
-	bed.Delete(t, pod.Pod, claim)
-	bed.wantEmpty(t)
+	bed.use(t)
 	bed.wantCalls(t)
 	tokens := map[string]int{}
 	for _, call := range bed.cloud.Calls() {
@@ -309,5 +187,4 @@ func testGCPPDWithTokens(t *testing.T) {
 	if len(bed.Proxy.Accepted()) == 0 {
 		t.Error("nobody used the proxy")
 	}
-	bed.CheckNoRestarts(t)
 }

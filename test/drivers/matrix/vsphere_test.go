@@ -19,7 +19,6 @@ import (
 	"github.com/berth-csi/berth/lab/folders"
 	"github.com/berth-csi/berth/lab/standin/backend"
 	"github.com/berth-csi/berth/lab/vsphere"
-	"github.com/berth-csi/berth/test/drivers/accounts"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
@@ -65,11 +64,7 @@ func testVSphere(t *testing.T) {
 		if got := disk(t).Node; got != testbed.Nodes[0] {
 			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, testbed.Nodes[0])
 		}
-		attachments := &storagev1.VolumeAttachmentList{}
-		require.NoError(t, bed.Client().List(t.Context(), attachments))
-		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != testbed.Nodes[0] {
-			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
-		}
+		wantAttached(t, bed, testbed.Nodes[0])
 	})
 	t.Run("publish", func(t *testing.T) {
 		first.Write(t, "greeting", "ahoy")
@@ -107,11 +102,7 @@ func testVSphere(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("metrics", bed.CheckMetrics)
-	t.Run("restarts", bed.CheckNoRestarts)
-	t.Run("permissions", func(t *testing.T) {
-		accounts.Check(t, bed.Cluster, driver.Driver, bed.DriverNamespace(), vSphereUnexercised)
-	})
+	settle(t, bed, vSphereUnexercised)
 }
 
 // Why the run needs no use of permissions of the driver and its syncer, and of some of the provisioner.
