@@ -7,6 +7,8 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-csi/berth/drivers"
@@ -112,4 +114,62 @@ var Driver = drivers.Driver{
 			Secret: DriverSecret, Mark: lastApplied, Accounts: oldAccounts, Keys: oldKeys,
 		}},
 	},
+}
+
+// cloudCAName is the driver's ConfigMap with the CA bundle of the cloud's configuration.
+const cloudCAName = "manila-csi-driver-cloud-ca"
+
+// Volumes of the pods, each with the CA bundle of a cloud with a private CA, under the file names that clouds.yaml and
+// OpenShift 4.5 use.
+const (
+	credentialsCA = "cloud-ca"        // from the credentials
+	configCA      = "cloud-config-ca" // from the cloud's configuration
+)
+
+// mountCA mounts the CA bundle of the cloud's configuration, if there is one, in place of the bundle in the
+// credentials. The cloud credential operator copies it to the credentials only since OpenShift 4.19, but clouds.yaml
+// refers to it in all versions.
+func mountCA(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
+	if cluster.CloudConfig[drivers.CABundleKey] == "" {
+		return nil
+	}
+	for i := range container.VolumeMounts {
+		if mount := &container.VolumeMounts[i]; mount.Name == credentialsCA {
+			mount.Name = configCA
+		}
+	}
+	return nil
+}
+
+// oldAccounts are the service accounts of OpenShift 4.5's driver. Its ClusterRoles and ClusterRoleBindings have the same names.
+var oldAccounts = []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}
+
+// oldConstraints are the SecurityContextConstraints of their pods.
+const oldConstraints = "csi-driver-manila-operator"
+
+// leftovers are the objects that OpenShift 4.5's operator created and this definition does not have.
+func leftovers() []drivers.Leftover {
+	rbac := rbacv1.SchemeGroupVersion
+	found := []drivers.Leftover{
+		{Kind: rbac.WithKind("RoleBinding"), Namespace: drivers.NamespacePlaceholder, Name: "openstack-manila-csi-controllerplugin"},
+		{Kind: rbac.WithKind("Role"), Namespace: drivers.NamespacePlaceholder, Name: "openstack-manila-csi-controllerplugin"},
+		{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints},
+		{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: drivers.NamespacePlaceholder, Name: "openstack-certificates"},
+		{Kind: drivers.CredentialsRequestKind, Namespace: drivers.CredentialsRequestNamespace, Name: "manila-csi-credentials-request",
+			Credentials: &drivers.OldCredentials{Secret: "installer-cloud-credentials", Copy: DriverSecret, Keys: oldKeys}},
+	}
+	for _, account := range oldAccounts {
+		found = append(found,
+			drivers.Leftover{Kind: drivers.ClusterRoleBindingKind, Name: account},
+			drivers.Leftover{Kind: rbac.WithKind("ClusterRole"), Name: account},
+			drivers.Leftover{Kind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Namespace: drivers.NamespacePlaceholder, Name: account},
+		)
+	}
+	return found
+}
+
+// oldKeys are the keys that OpenShift 4.5's operator could write to the Secret that volumes refer to.
+var oldKeys = []string{
+	"os-authURL", "os-certAuthorityPath", "os-domainID", "os-domainName", "os-password", "os-projectDomainID", "os-projectDomainName",
+	"os-projectID", "os-projectName", "os-region", "os-userDomainID", "os-userDomainName", "os-userID", "os-userName",
 }
