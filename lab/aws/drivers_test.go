@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,10 +18,13 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/ec2"
+	"github.com/berth-csi/berth/lab/aws/gateway"
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/programs"
 	"github.com/berth-csi/berth/lab/sanity"
@@ -82,6 +87,151 @@ func run(t *testing.T, environment []string, command ...string) *grpc.ClientConn
 // socketOf returns the path of a driver's socket.
 func socketOf(connection *grpc.ClientConn) string {
 	return strings.TrimPrefix(connection.Target(), "unix://")
+}
+
+// made returns how often each action was called, and how it ended.
+func made(calls []gateway.Call) string {
+	counts := map[string]int{}
+	for _, call := range calls {
+		name := call.Service + ":" + call.Action
+		if call.Error != "" {
+			name += " (" + call.Error + ")"
+		}
+		counts[name]++
+	}
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprintf("%3d %s", counts[name], name))
+	}
+	return strings.Join(lines, "\n")
+}
+
+var mounted = &csi.VolumeCapability{
+	AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+}
+
+const gib = 1 << 30
+
+// TestEBSDriver: the real controller makes a volume, attaches, expands, snapshots, clones and deletes it, in a private
+// region with a CA of its own. Then the cloud is empty again.
+func TestEBSDriver(t *testing.T) {
+	driver := ebsProgram(t)
+	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true, Settle: 200 * time.Millisecond})
+	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
+	require.NoError(t, err)
+	user := c.AddUser(t, "ebs", "ec2:*")
+	connection := run(t, slices.Concat(c.Environment(t, nil), aws.Variables(user)), driver, "controller", "--extra-tags=team=harbour", "--batching=true")
+	client := csi.NewControllerClient(connection)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+
+	create := func(name string, size int64, source *csi.VolumeContentSource) *csi.Volume {
+		t.Helper()
+		response, err := client.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{mounted}, VolumeContentSource: source})
+		require.NoErrorf(t, err, "CreateVolume %s", name)
+		return response.Volume
+	}
+	volume := create("pvc-1", 4*gib, nil)
+	if again := create("pvc-1", 4*gib, nil); again.VolumeId != volume.VolumeId {
+		t.Errorf("the second request made %s, the first %s", again.VolumeId, volume.VolumeId)
+	}
+	if all := c.EC2.Volumes(); len(all) != 1 || all[0].Tags["team"] != "harbour" || all[0].Tags["CSIVolumeName"] != "pvc-1" {
+		t.Errorf("the cloud has %+v", all)
+	}
+
+	// The cloud throttles for a while, and the driver gets over it.
+	c.Inject(gateway.Fault{Action: "AttachVolume", Times: 2, Kind: gateway.Throttled})
+	published, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID, VolumeCapability: mounted, VolumeContext: volume.VolumeContext})
+	if err != nil || published.PublishContext["devicePath"] != c.EC2.Volumes()[0].Attachments[0].Device {
+		t.Fatalf("got %+v, error %v; the cloud has %+v", published, err, c.EC2.Volumes())
+	}
+	_, err = client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: "vol-0123456789abcdef0", NodeId: instance.ID, VolumeCapability: mounted})
+	if status.Code(err) == codes.OK {
+		t.Error("a volume that does not exist is attached")
+	}
+	expanded, err := client.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: volume.VolumeId, CapacityRange: &csi.CapacityRange{RequiredBytes: 8 * gib}})
+	if err != nil || expanded.CapacityBytes != 8*gib || c.EC2.Volumes()[0].Size != 8 {
+		t.Fatalf("got %+v, error %v", expanded, err)
+	}
+	snapshot, err := client.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: volume.VolumeId})
+	require.NoError(t, err)
+	cluster.Eventually(t, time.Minute, "the snapshot is ready", func(ctx context.Context) error {
+		again, err := client.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: volume.VolumeId})
+		switch {
+		case err != nil:
+			return err
+		case again.Snapshot.SnapshotId != snapshot.Snapshot.SnapshotId || !again.Snapshot.ReadyToUse:
+			return fmt.Errorf("it is %+v", again.Snapshot)
+		}
+		return nil
+	})
+	restored := create("pvc-2", 8*gib, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot.Snapshot.SnapshotId}}})
+	clone := create("pvc-3", 8*gib, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: volume.VolumeId}}})
+
+	if _, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: snapshot.Snapshot.SnapshotId}); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []*csi.Volume{restored, clone, volume, volume} { // the last is gone already
+		if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.VolumeId}); err != nil {
+			t.Errorf("DeleteVolume: %v", err)
+		}
+	}
+	if volumes, snapshots := c.EC2.Volumes(), c.EC2.Snapshots(); len(volumes) != 0 || len(snapshots) != 0 {
+		t.Errorf("the cloud still has %+v and %+v", volumes, snapshots)
+	}
+	t.Logf("the driver called:\n%s", made(c.Calls()))
+}
+
+// TestEFSDriver: the controller makes an access point with tags and deletes it.
+func TestEFSDriver(t *testing.T) {
+	driver := programs.For(t, "aws-efs-csi-driver-v3.4.1")
+	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true})
+	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
+	require.NoError(t, err)
+	fs := c.EFS.AddFileSystem(fileSystem)
+	m := c.StartMetadata(t, instance)
+	user := c.AddUser(t, "efs", "elasticfilesystem:*")
+	connection := run(t, slices.Concat(c.Environment(t, &m), aws.Variables(user)), driver, `--tags=team:harbour path:a\:b`, "--efs-utils-static-files-path="+t.TempDir())
+	client := csi.NewControllerClient(connection)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request := &csi.CreateVolumeRequest{Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: gib}, VolumeCapabilities: []*csi.VolumeCapability{mounted},
+		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fs.ID, "directoryPerms": "700"}}
+	volume, err := client.CreateVolume(ctx, request)
+	require.NoError(t, err)
+	points := c.EFS.AccessPoints()
+	if len(points) != 1 || !strings.HasSuffix(volume.Volume.VolumeId, fs.ID+"::"+points[0].ID) || fmt.Sprint(points[0].Tags) != "map[efs.csi.aws.com/cluster:true path:a:b team:harbour]" {
+		t.Fatalf("got %+v; the cloud has %+v", volume, points)
+	}
+	if _, err := client.CreateVolume(ctx, request); err != nil {
+		t.Errorf("the second request: %v", err)
+	}
+	if all := c.EFS.AccessPoints(); len(all) != 1 {
+		t.Errorf("after the second request, the cloud has %+v", all)
+	}
+	missing := &csi.CreateVolumeRequest{Name: "pvc-2", CapacityRange: request.CapacityRange, VolumeCapabilities: request.VolumeCapabilities, Parameters: maps.Clone(request.Parameters)}
+	missing.Parameters["fileSystemId"] = "fs-0aaaaaaaaaaaaaaaa"
+	if _, err := client.CreateVolume(ctx, missing); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("for a file system that does not exist, got the error %v, want InvalidArgument", err)
+	}
+	denied := c.Inject(gateway.Fault{Action: "DeleteAccessPoint", Kind: gateway.Denied})
+	if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.Volume.VolumeId}); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("got the error %v, want Unauthenticated", err)
+	}
+	denied()
+	for range 2 {
+		if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.Volume.VolumeId}); err != nil {
+			t.Errorf("DeleteVolume: %v", err)
+		}
+	}
+	if left := c.EFS.AccessPoints(); len(left) != 0 {
+		t.Errorf("the cloud still has %+v", left)
+	}
+	t.Logf("the driver called:\n%s", made(c.Calls()))
 }
 
 // TestEFSDriverSanity: the EFS controller keeps the rules of the CSI on the fake EFS, in both versions.

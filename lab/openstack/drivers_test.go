@@ -12,11 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -130,8 +132,30 @@ func (d *driver) delete(t *testing.T, id string) error {
 	return err
 }
 
+func (d *driver) deleteSnapshot(t *testing.T, id string) error {
+	_, err := d.DeleteSnapshot(limited(t), &csi.DeleteSnapshotRequest{SnapshotId: id, Secrets: d.secrets})
+	return err
+}
+
+func fromSnapshot(id string) func(*csi.CreateVolumeRequest) {
+	return func(r *csi.CreateVolumeRequest) {
+		r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: id}}}
+	}
+}
+
 func parameter(name, value string) func(*csi.CreateVolumeRequest) {
 	return func(r *csi.CreateVolumeRequest) { r.Parameters[name] = value }
+}
+
+// wantCalls checks which requests the cloud has received, each kind once and in any order.
+func wantCalls(t *testing.T, cloud *openstack.Cloud, want ...string) {
+	t.Helper()
+	found := map[string]bool{}
+	for _, call := range cloud.Calls() {
+		found[call.String()] = true
+	}
+	slices.Sort(want)
+	assert.Empty(t, cmp.Diff(want, slices.Sorted(maps.Keys(found))), "calls (-want +got)")
 }
 
 func wantCode(t *testing.T, err error, code codes.Code, message string) {
@@ -160,8 +184,68 @@ func startManila(t *testing.T, path string, secrets map[string]string, cloudsYAM
 
 func TestManilaDriver(t *testing.T) {
 	path := program(t, "manila-csi-plugin")
+	t.Run("lifecycle", func(t *testing.T) { testManilaLifecycle(t, path) })
 	t.Run("logins", func(t *testing.T) { testManilaLogins(t, path) })
 	t.Run("errors", func(t *testing.T) { testManilaErrors(t, path) })
+}
+
+func testManilaLifecycle(t *testing.T, path string) {
+	cloud := openstack.Start(t, "default", "gold")
+	d := startManila(t, path, fileSecrets(), cloud.Login().CloudsYAML())
+	// Every sidecar probes the driver before anything else, and the driver passes that on, even without a node service.
+	_, err := d.Probe(limited(t), &csi.ProbeRequest{})
+	wantCode(t, err, codes.Unavailable, "csi-nfs.sock")
+
+	volume := must[*csi.Volume](t)(d.create(t, "pvc-1", 2, parameter("type", "gold")))
+	share := cloud.Shares()[0]
+	if volume.VolumeId != share.ID || share.Type != "gold" || share.Size != 2 || len(share.Rules) != 1 || share.Rules[0].State != "active" || share.Rules[0].To != "0.0.0.0/0" ||
+		volume.VolumeContext["shareID"] != share.ID || volume.VolumeContext["shareAccessIDs"] != share.Rules[0].ID {
+		t.Errorf("volume %v of share %+v", volume, share)
+	}
+	wantMetadata := map[string]string{"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "shop", "csi.storage.k8s.io/pv/name": "pvc-1",
+		"manila.csi.openstack.org/cluster": "harbour-x7"}
+	assert.Empty(t, cmp.Diff(wantMetadata, share.Metadata), "metadata (-want +got)")
+	if again := must[*csi.Volume](t)(d.create(t, "pvc-1", 2, parameter("type", "gold"))); again.VolumeId != volume.VolumeId || len(cloud.Shares()) != 1 || len(cloud.Shares()[0].Rules) != 1 {
+		t.Errorf("the second time volume %v, shares %+v", again, cloud.Shares())
+	}
+	if size := must[int64](t)(d.expand(t, volume.VolumeId, 4)); size != 4 || cloud.Shares()[0].Size != 4 {
+		t.Errorf("expanded to %d GiB, the share has %d", size, cloud.Shares()[0].Size)
+	}
+	snapshot := must[*csi.Snapshot](t)(d.snapshot(t, "snap-1", volume.VolumeId, nil))
+	if snapshot.ReadyToUse {
+		t.Error("the snapshot is ready at once; the driver was seen not to wait for it")
+	}
+	if snapshot = must[*csi.Snapshot](t)(d.snapshot(t, "snap-1", volume.VolumeId, nil)); !snapshot.ReadyToUse || snapshot.SizeBytes != 4*gib {
+		t.Errorf("snapshot %v, want a ready one: the snapshotter asks until it is", snapshot)
+	}
+	wantCode(t, d.delete(t, volume.VolumeId), codes.Internal, "dependent snapshots")
+	restored := must[*csi.Volume](t)(d.create(t, "pvc-2", 4, fromSnapshot(snapshot.SnapshotId), parameter("type", "gold")))
+	if got := cloud.Shares()[1]; got.ID != restored.VolumeId || got.SnapshotID != snapshot.SnapshotId {
+		t.Errorf("restored volume %v, share %+v", restored, got)
+	}
+	for _, err := range []error{d.deleteSnapshot(t, snapshot.SnapshotId), d.delete(t, restored.VolumeId), d.delete(t, volume.VolumeId), d.delete(t, volume.VolumeId)} {
+		assert.NoError(t, err)
+	}
+	if len(cloud.Shares()) > 0 || len(cloud.ShareSnapshots()) > 0 {
+		t.Errorf("left %+v and %+v", cloud.Shares(), cloud.ShareSnapshots())
+	}
+	wantCalls(t, cloud,
+		"keystone POST /v3/auth/tokens = 201",
+		"manila GET / @2.37 = 200",
+		"manila GET /shares/detail ?name @2.37 = 200",
+		"manila POST /shares @2.37 = 200",
+		"manila GET /shares/{id} @2.37 = 200",
+		"manila POST /shares/{id}/action access_list @2.37 = 200",
+		"manila POST /shares/{id}/action allow_access @2.37 = 200",
+		"manila POST /shares/{id}/action extend @2.37 = 202",
+		"manila GET /snapshots/detail ?name @2.37 = 200",
+		"manila POST /snapshots @2.37 = 202",
+		"manila GET /snapshots/{id} @2.37 = 200",
+		"manila DELETE /shares/{id} @2.37 = 403",
+		"manila DELETE /snapshots/{id} @2.37 = 202",
+		"manila DELETE /shares/{id} @2.37 = 202",
+		"manila DELETE /shares/{id} @2.37 = 404",
+	)
 }
 
 // testManilaLogins: every way to log in that a Secret can describe.
@@ -277,6 +361,7 @@ func cinderArguments(t *testing.T, folder string, login openstack.Login) []strin
 
 func TestCinderDriver(t *testing.T) {
 	path := program(t, "cinder-csi-plugin")
+	t.Run("lifecycle", func(t *testing.T) { testCinderLifecycle(t, path) })
 	t.Run("errors", func(t *testing.T) { testCinderErrors(t, path) })
 	t.Run("wrong password", func(t *testing.T) {
 		cloud, folder := openstack.Start(t), t.TempDir()
@@ -287,6 +372,93 @@ func TestCinderDriver(t *testing.T) {
 			t.Errorf("error %v, want an exit with code 0, and the reason in the log:\n%s", err, log)
 		}
 	})
+}
+
+func testCinderLifecycle(t *testing.T, path string) {
+	cloud := openstack.Start(t)
+	var disks []string
+	cloud.SetDisks(openstack.Disks{
+		Attach: func(a openstack.Attachment) error { disks = append(disks, "attach "+a.Device); return nil },
+		Detach: func(a openstack.Attachment) error { disks = append(disks, "detach "+a.Device); return nil },
+		Extend: func(a openstack.Attachment) error { disks = append(disks, "extend "+a.Device); return nil },
+	})
+	instance := cloud.AddInstance("worker-0")
+	d := startCinder(t, path, cloud.LoginWithCredential(""))
+	volume := must[*csi.Volume](t)(d.create(t, "pvc-1", 2, parameter("type", "fast"), parameter("availability", "nova")))
+	if got := cloud.Volumes()[0]; got.ID != volume.VolumeId || got.Type != "fast" || got.Size != 2 || got.Metadata["cinder.csi.openstack.org/cluster"] != "harbour-x7" ||
+		volume.AccessibleTopology[0].Segments["topology.cinder.csi.openstack.org/zone"] != "nova" {
+		t.Errorf("volume %v, in the cloud %+v", volume, got)
+	}
+	if again := must[*csi.Volume](t)(d.create(t, "pvc-1", 2)); again.VolumeId != volume.VolumeId || len(cloud.Volumes()) != 1 {
+		t.Errorf("the second time volume %v, in the cloud %+v", again, cloud.Volumes())
+	}
+	for range 2 { // idempotent
+		published := must[*csi.ControllerPublishVolumeResponse](t)(d.ControllerPublishVolume(limited(t), &csi.ControllerPublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID, VolumeCapability: anyPod[0]}))
+		if got := published.PublishContext["DevicePath"]; got != "/dev/vdb" {
+			t.Errorf("published as %q", got)
+		}
+	}
+	if size := must[int64](t)(d.expand(t, volume.VolumeId, 3)); size != 3 || cloud.Volumes()[0].Size != 3 {
+		t.Errorf("expanded to %d GiB, the volume has %d", size, cloud.Volumes()[0].Size)
+	}
+	_, err := d.snapshot(t, "snap-1", volume.VolumeId, nil)
+	wantCode(t, err, codes.Internal, "status must be available, but current status is: in-use.")
+	var snapshot *csi.Snapshot
+	for range 2 {
+		if snapshot = must[*csi.Snapshot](t)(d.snapshot(t, "snap-1", volume.VolumeId, map[string]string{"force-create": "true"})); !snapshot.ReadyToUse || snapshot.SizeBytes != 3*gib {
+			t.Errorf("snapshot %v", snapshot)
+		}
+	}
+	restored := must[*csi.Volume](t)(d.create(t, "pvc-2", 4, fromSnapshot(snapshot.SnapshotId)))
+	clone := must[*csi.Volume](t)(d.create(t, "pvc-3", 3, func(r *csi.CreateVolumeRequest) {
+		r.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: volume.VolumeId}}}
+	}))
+	var listed []string
+	for token := ""; ; {
+		page := must[*csi.ListVolumesResponse](t)(d.ListVolumes(limited(t), &csi.ListVolumesRequest{MaxEntries: 2, StartingToken: token}))
+		for _, entry := range page.Entries {
+			listed = append(listed, entry.Volume.VolumeId)
+		}
+		if token = page.NextToken; token == "" {
+			break
+		}
+	}
+	assert.Empty(t, cmp.Diff([]string{clone.VolumeId, restored.VolumeId, volume.VolumeId}, listed), "volumes (-want +got)")
+	wantCode(t, d.delete(t, volume.VolumeId), codes.Internal, "it's still attached to a node")
+	for range 2 {
+		if _, err := d.ControllerUnpublishVolume(limited(t), &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, err := range []error{d.deleteSnapshot(t, snapshot.SnapshotId), d.deleteSnapshot(t, snapshot.SnapshotId), d.delete(t, clone.VolumeId), d.delete(t, restored.VolumeId),
+		d.delete(t, volume.VolumeId), d.delete(t, volume.VolumeId)} {
+		assert.NoError(t, err)
+	}
+	if len(cloud.Volumes()) > 0 || len(cloud.VolumeSnapshots()) > 0 {
+		t.Errorf("left %+v and %+v", cloud.Volumes(), cloud.VolumeSnapshots())
+	}
+	assert.Empty(t, cmp.Diff([]string{"attach /dev/vdb", "extend /dev/vdb", "detach /dev/vdb"}, disks), "disks (-want +got)")
+	wantCalls(t, cloud,
+		"keystone POST /v3/auth/tokens = 201",
+		"cinder GET /volumes/detail ?name @3.34 = 200",
+		"cinder POST /volumes = 202",
+		"cinder GET /volumes/{id} = 200",
+		"nova GET /servers/{id} = 200",
+		"nova POST /servers/{id}/os-volume_attachments = 200",
+		"cinder POST /volumes/{id}/action os-extend @3.42 = 202",
+		"cinder GET /snapshots ?name = 200",
+		"cinder POST /snapshots = 400",
+		"cinder POST /snapshots = 202",
+		"cinder GET /snapshots/{id} = 200",
+		"cinder GET /volumes/detail ?limit = 200",
+		"cinder GET /volumes/detail ?limit&marker = 200",
+		"nova DELETE /servers/{id}/os-volume_attachments/{volume} = 202",
+		"cinder GET /backups/{id} = 404",
+		"cinder DELETE /snapshots/{id} = 202",
+		"cinder DELETE /snapshots/{id} = 404",
+		"cinder DELETE /volumes/{id} = 202",
+		"cinder GET /volumes/{id} = 404",
+	)
 }
 
 func testCinderErrors(t *testing.T, path string) {
@@ -323,9 +495,7 @@ func TestCinderNodeDriver(t *testing.T) {
 	if info.NodeId != instance.ID || info.AccessibleTopology.GetSegments()["topology.cinder.csi.openstack.org/zone"] != "nova" {
 		t.Errorf("node %v of instance %+v", info, instance)
 	}
-	for _, call := range cloud.Calls() {
-		assert.Equal(t, "metadata GET /openstack/latest/meta_data.json = 200", call.String(), "the driver asked for")
-	}
+	wantCalls(t, cloud, "metadata GET /openstack/latest/meta_data.json = 200")
 }
 
 // startCinderNode starts the Cinder driver's node plugin on an instance.
