@@ -118,14 +118,14 @@ func (x *extension) mustReadCatalogs(t *testing.T, olm *olmv1.OLM) {
 		return document.Predictions[i], string(out)
 	}
 	p, _ := plan(olm.Authority)
-	if p.Verdict != prediction.Refused {
+	if p.Reaction != prediction.Refused {
 		t.Errorf("got %+v, want that it is refused", p)
 	}
 	x.mustDo(t, p, "1.0.0")
 	stranger, err := authority.New("stranger")
 	require.NoError(t, err)
 	p, out := plan(stranger.PEM())
-	if p.Verdict == prediction.Refused && strings.Contains(p.Message, ">=3") || !strings.Contains(out, "certificate") {
+	if p.Reaction == prediction.Refused && strings.Contains(p.Message, ">=3") || !strings.Contains(out, "certificate") {
 		t.Errorf("with another authority, got %s", out)
 	}
 }
