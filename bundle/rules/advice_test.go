@@ -46,7 +46,7 @@ func add(text string) follow {
 	}
 }
 
-// advised are faults whose findings say what to do, with what follows that.
+// advised are faults whose findings say what to do, and the change that does it.
 var advised = []struct {
 	rule, file, old, new string
 	advice               string // matches the message
@@ -92,9 +92,9 @@ var unadvised = map[string]string{
 
 // TestAdviceOfRules: who follows the advice of a finding literally has no finding of the rule any more, and no new one.
 func TestAdviceOfRules(t *testing.T) {
-	followed := map[string]bool{}
+	tried := map[string]bool{}
 	for _, tc := range advised {
-		followed[tc.rule] = true
+		tried[tc.rule] = true
 		t.Run(tc.rule+" "+tc.advice, func(t *testing.T) {
 			dir, _ := changed(t, tc.file, tc.old, tc.new)
 			if tc.rule == "olm-labels" {
@@ -116,14 +116,14 @@ func TestAdviceOfRules(t *testing.T) {
 			}
 			for _, f := range check(t, dir) {
 				if f.Rule == tc.rule || !slices.ContainsFunc(before, func(b *findings.Finding) bool { return b.Message == f.Message }) {
-					t.Errorf("the advice %q was followed, and there is: %s", at.Message, f)
+					t.Errorf("after the advice %q, there is: %s", at.Message, f)
 				}
 			}
 		})
 	}
 	for _, r := range rules.Rules() {
-		if _, without := unadvised[r.ID]; without == followed[r.ID] {
-			t.Errorf("rule %s: its advice is followed here: %v; a reason why it has none: %v; want one of both", r.ID, followed[r.ID], without)
+		if _, without := unadvised[r.ID]; without == tried[r.ID] {
+			t.Errorf("rule %s: its advice is tried here: %v; a reason why it has none: %v; want one of both", r.ID, tried[r.ID], without)
 		}
 	}
 }

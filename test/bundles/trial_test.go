@@ -73,7 +73,7 @@ func (l *laboratory) prepare(t *testing.T) {
 	})
 }
 
-// trial is what the real programs refuse of a bundle.
+// trial has the parts of a bundle that the real programs refuse.
 type trial struct {
 	csvFile string
 	files   map[string]string // of objects, by kind and name
