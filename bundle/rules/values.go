@@ -221,7 +221,7 @@ func (c *checked) written(p stated) string {
 // checkEdges checks replaces, skips and the skipRange.
 func checkEdges(c *checked, rule findings.Rule) {
 	if text, given := c.annotations()[skipRangeAnnotation]; given && text != "" {
-		if _, err := semver.ParseRange(text); err != nil {
+		if _, err := fbc.ParseRange(text); err != nil {
 			c.find(rule, c.csvFile, []any{"metadata", "annotations", skipRangeAnnotation}, "%s is %q; expected a range such as %q: %v", skipRangeAnnotation, text, ">=1.0.0 <1.2.0", err)
 		}
 	}

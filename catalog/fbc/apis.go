@@ -2,7 +2,6 @@ package fbc
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/operator-framework/operator-registry/alpha/property"
 )
@@ -27,10 +26,12 @@ func RemovedAPIs(before, after *Bundle) (removed []API) {
 	if before == nil || after == nil {
 		return nil
 	}
-	now := after.APIs()
+	now, kinds := map[API]bool{}, map[API]bool{} // kinds have no versions
+	for _, api := range after.APIs() {
+		now[api], kinds[API{Group: api.Group, Kind: api.Kind}] = true, true
+	}
 	for _, api := range before.APIs() {
-		sameKind := func(other API) bool { return other.Group == api.Group && other.Kind == api.Kind }
-		if slices.ContainsFunc(now, sameKind) && !slices.Contains(now, api) {
+		if kinds[API{Group: api.Group, Kind: api.Kind}] && !now[api] {
 			removed = append(removed, api)
 		}
 	}

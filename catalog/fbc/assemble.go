@@ -32,6 +32,7 @@ func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 		}
 	}
 	a.markIncomplete()
+	a.describeCopies()
 	return a.Catalog, a.hinted()
 }
 
@@ -119,6 +120,11 @@ func (a *assembly) add(e entry) {
 			return
 		}
 		p.Deprecations = append(p.Deprecations, &Deprecation{*e.deprecation, e.span})
+		for _, said := range e.deprecation.Entries {
+			if _, known := p.deprecated[said.Reference]; !known {
+				p.deprecated[said.Reference] = said.Message
+			}
+		}
 	}
 }
 
@@ -126,7 +132,7 @@ func (a *assembly) add(e entry) {
 func (a *assembly) inPackage(name string, span document.Span) *Package {
 	p := a.packages[name]
 	if p == nil {
-		p = &Package{Span: span, channels: map[string]*Channel{}, bundles: map[string]*Bundle{}}
+		p = &Package{Span: span, channels: map[string]*Channel{}, bundles: map[string]*Bundle{}, deprecated: map[declcfg.PackageScopedReference]string{}}
 		p.Name = name
 		a.packages[name] = p
 	}
@@ -139,14 +145,22 @@ func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.S
 	of := copied{e.span.File, first.File, pkg}
 	a.titles[of] = append(a.titles[of], title(schema, name))
 	if fault := a.copies[of]; fault != nil {
-		fault.Message = fmt.Sprintf("%s of package %q are declared twice; the first declarations are in %s", strings.Join(a.titles[of], ", "), pkg, first.File)
-		return
+		return // describeCopies says so
 	}
 	fault := Duplicate.Finding(e.span.File, "%s of package %q is declared twice; the first declaration is at %s:%d",
 		title(schema, name), pkg, first.File, first.Line).At(e.span.Line, 0).In(pkg)
 	a.faults = append(a.faults, fault)
 	if first.File != e.span.File {
 		a.copies[of] = fault
+	}
+}
+
+// describeCopies says which documents of a package a file has once more. It does so in the end, because there may be very many.
+func (a *assembly) describeCopies() {
+	for of, fault := range a.copies {
+		if titles := a.titles[of]; len(titles) > 1 {
+			fault.Message = fmt.Sprintf("%s of package %q are declared twice; the first declarations are in %s", strings.Join(titles, ", "), of.pkg, of.first)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
@@ -46,8 +48,9 @@ type Package struct {
 	// Incomplete says that documents could not be read that belong to this package, or may: they are in the same place.
 	Incomplete bool
 
-	channels map[string]*Channel
-	bundles  map[string]*Bundle
+	channels   map[string]*Channel
+	bundles    map[string]*Bundle
+	deprecated map[declcfg.PackageScopedReference]string // the first message for each reference
 }
 
 // Channel is a channel and the span of its document.
@@ -84,12 +87,11 @@ type Other struct {
 
 // Find returns the package with a name, or nil.
 func (c *Catalog) Find(name string) *Package {
-	for _, p := range c.Packages {
-		if p.Name == name {
-			return p
-		}
+	at, found := slices.BinarySearchFunc(c.Packages, name, func(p *Package, name string) int { return strings.Compare(p.Name, name) })
+	if !found {
+		return nil
 	}
-	return nil
+	return c.Packages[at]
 }
 
 // Named returns the package with a name, or an error that says which one may be meant.
@@ -113,14 +115,7 @@ func (p *Package) FindBundle(name string) *Bundle { return p.bundles[name] }
 // Deprecation returns the deprecation message of the package itself (without a name), of a channel or of a bundle. It is empty if
 // that is not deprecated.
 func (p *Package) Deprecation(schema, name string) string {
-	for _, d := range p.Deprecations {
-		for _, e := range d.Entries {
-			if e.Reference.Schema == schema && e.Reference.Name == name {
-				return e.Message
-			}
-		}
-	}
-	return ""
+	return p.deprecated[declcfg.PackageScopedReference{Schema: schema, Name: name}]
 }
 
 // Lifecycle returns the lifecycle of the package, or nil if OpenShift's console shows none, because there is none, there are

@@ -2,6 +2,8 @@ package fbc
 
 import (
 	"cmp"
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +28,34 @@ func CompareVersions(a, b semver.Version) int {
 		return strings.Compare(a, b)
 	}))
 }
+
+// maxRange is the length of a range of versions that is read, in bytes. Each comparison with a range takes time for all of it, and as
+// deep a stack.
+const maxRange = 64 << 10
+
+// UnusualRange says why ParseRange does not read a range that OLM does.
+type UnusualRange string
+
+func (r UnusualRange) Error() string { return string(r) }
+
+// ParseRange parses a range of versions as OLM does, except for an UnusualRange: one that is too long, or has an alternative that is
+// empty. The library parses that, too, and panics when a version is compared with it.
+func ParseRange(text string) (semver.Range, error) {
+	if len(text) > maxRange {
+		return nil, UnusualRange(fmt.Sprintf("it has %d bytes; expected at most %d", len(text), maxRange))
+	}
+	parsed, err := semver.ParseRange(text)
+	if err != nil {
+		return nil, err
+	}
+	if emptyAlternative.MatchString(text) {
+		return nil, UnusualRange("one of its alternatives is empty: OLM crashes when it compares a version with it")
+	}
+	return parsed, nil
+}
+
+// emptyAlternative finds an alternative without comparisons between two others. A single character between spaces counts for nothing.
+var emptyAlternative = regexp.MustCompile(` \|\| +([^<>=] +)*\|\| `)
 
 // MatchVersion returns the elements with exactly this version or else, if it has no build metadata, those whose version differs
 // only in build metadata. number returns nil for elements without a version.

@@ -86,11 +86,11 @@ type Node struct {
 	SkippedBy string
 }
 
-// MarkNew marks a version in all channels. Mermaid and DOT say that it is new.
-func (p *Package) MarkNew(name string) {
+// MarkNew marks versions in all channels. Mermaid and DOT say that they are new.
+func (p *Package) MarkNew(names map[string]bool) {
 	for _, c := range p.Channels {
 		for _, n := range c.Nodes {
-			n.New = n.New || n.Name == name
+			n.New = names[n.Name]
 		}
 	}
 }

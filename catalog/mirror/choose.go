@@ -118,8 +118,7 @@ func (s Selection) matches(p *fbc.Package, c *fbc.Channel) bool {
 	if s.Channel != "" && s.Channel != c.Name {
 		return false
 	}
-	g := upgrade.Of(p, c)
-	return slices.ContainsFunc(g.Entries, func(e *upgrade.Entry) bool { return s.includes(g, e) })
+	return len(s.chosen(upgrade.Of(p, c))) > 0
 }
 
 // keepChannel decides which entries of a channel are kept, or returns nil if there are none. Entries keep their replaces and
@@ -127,9 +126,9 @@ func (s Selection) matches(p *fbc.Package, c *fbc.Channel) bool {
 func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*keptChannel, error) {
 	g := upgrade.Of(p, c)
 	chosen := map[string]bool{}
-	for _, e := range g.Entries {
-		for _, s := range selections {
-			if (s.Channel == "" || s.Channel == c.Name) && s.includes(g, e) {
+	for _, s := range selections {
+		if s.Channel == "" || s.Channel == c.Name {
+			for _, e := range s.chosen(g) {
 				chosen[e.Name] = true
 			}
 		}
@@ -141,7 +140,7 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*keptC
 	k.add(p, g, chosen, between(g, chosen))
 	for _, way := range []func(*upgrade.Graph, *upgrade.Entry, map[string]bool) []string{byUpdates, byEdges} {
 		cut := k.cutOff(g)
-		if len(cut) > maxCutOff {
+		if len(cut) > maxCutOff || len(cut)*len(g.Entries)*upgrade.NewEdges(g).Ranges() > maxComparisons {
 			break
 		}
 		for _, e := range cut {
@@ -158,6 +157,9 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*keptC
 // edges.
 const maxCutOff = 100
 
+// maxComparisons is the number of comparisons of a version with a skipRange that may be needed for these ways.
+const maxComparisons = 20_000_000
+
 // add keeps entries that nobody chose, and computes the upgrade graph of the kept entries.
 func (k *keptChannel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool, names []string) {
 	for _, name := range names {
@@ -173,9 +175,12 @@ func (k *keptChannel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
 	if len(k.graph.Heads) > 1 {
 		return k.graph.Heads
 	}
-	before := g.Stranded()
+	before := map[string]bool{}
+	for _, e := range g.Stranded() {
+		before[e.Name] = true
+	}
 	for _, e := range k.graph.Stranded() {
-		if !slices.Contains(before, g.Find(e.Name)) {
+		if !before[e.Name] {
 			all = append(all, e)
 		}
 	}
@@ -197,45 +202,51 @@ func byUpdates(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) (name
 
 // byEdges is like byUpdates for the shortest way along any edges, even if OLM would take others in the whole channel.
 func byEdges(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) []string {
-	ways := [][]*upgrade.Entry{{e}}
-	seen := map[string]bool{e.Name: true}
-	for i := 0; i < len(ways); i++ { // ways grows
-		way := ways[i]
-		for _, next := range g.Entries {
-			if seen[next.Name] || next.Follows(way[len(way)-1].Version()) == "" {
-				continue
-			}
-			if chosen[next.Name] {
-				var names []string
-				for _, between := range way[1:] {
-					names = append(names, between.Name)
-				}
-				return names
-			}
-			seen[next.Name] = true
-			ways = append(ways, append(slices.Clone(way), next))
+	before := map[*upgrade.Entry]*upgrade.Entry{} // on the shortest way
+	for at, to := range g.Reached(e.Version()) {
+		if before[to] = at; !chosen[to.Name] {
+			continue
 		}
+		var names []string
+		for ; at != nil; at = before[at] {
+			names = append(names, at.Name)
+		}
+		slices.Reverse(names)
+		return names
 	}
 	return nil
 }
 
 // between returns the entries between chosen ones that replace each other.
 func between(g *upgrade.Graph, chosen map[string]bool) (names []string) {
+	leads := map[string]bool{} // for entries that nobody chose: whether replaces leads from them to a chosen one
 	for _, e := range g.Entries {
 		if !chosen[e.Name] {
 			continue
 		}
 		var way []string
-		for below := g.Find(e.Replaces); below != nil && !slices.Contains(way, below.Name); below = g.Find(below.Replaces) {
-			if chosen[below.Name] {
-				names = append(names, way...)
+		below, arrives := g.Find(e.Replaces), false
+		for ; below != nil; below = g.Find(below.Replaces) {
+			if arrives = chosen[below.Name]; arrives {
 				break
 			}
+			known := false
+			if arrives, known = leads[below.Name]; known {
+				break
+			}
+			leads[below.Name] = false // until it is known, so that a cycle ends
 			way = append(way, below.Name)
 		}
+		if !arrives {
+			continue
+		}
+		for _, name := range way {
+			leads[name] = true
+		}
+		names = append(names, way...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // regraph computes the upgrade graph of the chosen entries.
@@ -317,8 +328,14 @@ func (k *keptPackage) chooseDefault(asked string) (string, error) {
 
 // bundles returns the kept bundles, in the order of the catalog.
 func (k *keptPackage) bundles() (all []*fbc.Bundle) {
+	kept := map[string]bool{}
+	for _, c := range k.channels {
+		for _, e := range c.graph.Entries {
+			kept[e.Name] = true
+		}
+	}
 	for _, b := range k.Bundles {
-		if slices.ContainsFunc(k.channels, func(c *keptChannel) bool { return c.graph.Find(b.Name) != nil }) {
+		if kept[b.Name] {
 			all = append(all, b)
 		}
 	}

@@ -124,6 +124,6 @@ func (o offer) lacked(c constraints.Constraint) (all []string) {
 }
 
 func (o offer) hasPackage(name, text string) bool {
-	accepts, err := semver.ParseRange(text)
+	accepts, err := fbc.ParseRange(text)
 	return err != nil || slices.ContainsFunc(o.versions[name], func(v semver.Version) bool { return accepts(v) }) // a rule reports an invalid range
 }

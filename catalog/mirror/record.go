@@ -145,15 +145,19 @@ func (r *record) equals(other *record) bool {
 
 // newHosts are the registries that the catalog did not name when it was last mirrored, except for its own.
 func (m *Mirror) newHosts() (all []string) {
-	known := []string{m.Host}
+	before := []string{m.Host}
 	if folder, is := m.to.(*oci.Folder); is {
-		known = append(known, folder.Hosts()...)
+		before = append(before, folder.Hosts()...)
 	} else if m.before != nil {
-		known = append(known, m.before.Hosts...)
+		before = append(before, m.before.Hosts...)
+	}
+	known := map[string]bool{}
+	for _, host := range before {
+		known[host] = true
 	}
 	for _, n := range m.needs {
-		if host := hostOf(n.reference); !slices.Contains(known, host) && !slices.Contains(all, host) {
-			all = append(all, host)
+		if host := hostOf(n.reference); !known[host] {
+			all, known[host] = append(all, host), true
 		}
 	}
 	slices.Sort(all)

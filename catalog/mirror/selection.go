@@ -91,21 +91,29 @@ func (s Selection) String() string {
 	return text
 }
 
-// includes reports whether the selection chooses an entry of a channel.
-func (s Selection) includes(g *upgrade.Graph, e *upgrade.Entry) bool {
+// chosen returns the entries of a channel that the selection chooses.
+func (s Selection) chosen(g *upgrade.Graph) (all []*upgrade.Entry) {
 	switch {
 	case s.Range == "":
-		return true
-	case s.Range == headOnly:
-		return len(g.Heads) == 1 && g.Heads[0] == e
+		return g.Entries
+	case s.Range == headOnly && len(g.Heads) == 1:
+		return g.Heads
 	}
-	return slices.ContainsFunc(s.ranges, func(r versionRange) bool { return r.includes(g, e) })
+	for _, r := range s.ranges {
+		all = append(all, r.chosen(g)...)
+	}
+	return all
 }
 
-// includes reports whether an alternative chooses an entry of a channel. A version chooses its exact match, if there is one.
-func (r versionRange) includes(g *upgrade.Graph, e *upgrade.Entry) bool {
-	if r.version == nil {
-		return e.Number != nil && r.contains(*e.Number)
+// chosen returns the entries of a channel that an alternative chooses. A version chooses its exact match, if there is one.
+func (r versionRange) chosen(g *upgrade.Graph) (all []*upgrade.Entry) {
+	if r.version != nil {
+		return fbc.MatchVersion(*r.version, g.Entries, func(e *upgrade.Entry) *semver.Version { return e.Number })
 	}
-	return slices.Contains(fbc.MatchVersion(*r.version, g.Entries, func(e *upgrade.Entry) *semver.Version { return e.Number }), e)
+	for _, e := range g.Entries {
+		if e.Number != nil && r.contains(*e.Number) {
+			all = append(all, e)
+		}
+	}
+	return all
 }

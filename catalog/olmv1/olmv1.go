@@ -3,6 +3,8 @@ package olmv1
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -105,23 +107,35 @@ func Sentence(r refusal.Refusal) string {
 	return text
 }
 
-// checkUpdates checks the updates of a package: along edges by name, and to heads whose skipRange contains a version.
+// checkUpdates checks the updates of a package: along edges by name, and to heads whose skipRange contains a version. It returns
+// refusal.ErrMany if there are too many.
 func (v *Checker) checkUpdates(ctx context.Context, p *fbc.Package, all *Refusals) error {
-	type pair struct{ from, to string }
+	left := refusal.NewAllowance(p.Bundles)
+	type pair struct{ from, to *fbc.Bundle }
 	checked := map[pair]bool{}
 	for _, channel := range p.Channels {
 		graph := upgrade.Of(p, channel)
+		isHead := map[*upgrade.Entry]bool{}
+		for _, head := range graph.Heads {
+			isHead[head] = true
+		}
 		for _, entry := range graph.Entries {
 			to := p.FindBundle(entry.Name)
 			if to == nil {
 				continue
 			}
-			for _, from := range p.Bundles {
-				edge := entry.Follows(upgrade.Version{Name: from.Name, Number: from.Number()})
-				if edge == "" || from == to || edge == upgrade.SkipRange && !slices.Contains(graph.Heads, entry) || checked[pair{from.Name, to.Name}] {
+			before, err := updatesTo(p, entry, isHead[entry], left)
+			if err != nil {
+				return err
+			}
+			for _, from := range before {
+				if from == to || checked[pair{from, to}] {
 					continue
 				}
-				checked[pair{from.Name, to.Name}] = true
+				checked[pair{from, to}] = true
+				if err := left.Update(from, to); err != nil {
+					return err
+				}
 				refused, err := v.between(ctx, from, to)
 				if err != nil {
 					return err
@@ -133,6 +147,22 @@ func (v *Checker) checkUpdates(ctx context.Context, p *fbc.Package, all *Refusal
 		}
 	}
 	return nil
+}
+
+// updatesTo returns the bundles from which an edge leads to an entry. A skipRange counts for heads only.
+func updatesTo(p *fbc.Package, entry *upgrade.Entry, head bool, left *refusal.Allowance) (all []*fbc.Bundle, err error) {
+	if head && entry.SkipRange != "" {
+		err := left.Ranges(len(p.Bundles))
+		return slices.DeleteFunc(slices.Clone(p.Bundles), func(b *fbc.Bundle) bool {
+			return entry.Follows(upgrade.Version{Name: b.Name, Number: b.Number()}) == ""
+		}), err
+	}
+	for _, name := range append([]string{entry.Replaces}, entry.Skips...) {
+		if b := p.FindBundle(name); b != nil {
+			all = append(all, b)
+		}
+	}
+	return all, nil
 }
 
 func (v *Checker) between(ctx context.Context, from, to *fbc.Bundle) ([]refusal.Refusal, error) {
@@ -164,22 +194,37 @@ func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog, onl
 		if len(only) > 0 && !slices.Contains(only, was.Name) {
 			continue
 		}
-		for _, b := range was.Bundles {
-			if b.Number() == nil {
-				continue
-			}
-			e := &prediction.Extension{Request: refusal.Request{Gates: v.Gates}, Package: was.Name, Installed: upgrade.Version{Name: b.Name, Number: b.Number()}, Was: b, Content: v.Read}
-			earlier, err := e.Predict(ctx, before)
-			if err != nil {
-				return nil, err
-			}
-			later, err := e.Predict(ctx, now)
-			if err != nil {
-				return nil, err
-			}
-			if earlier.Reaction.Good() && !later.Reaction.Good() {
-				all = append(all, Lost{was.Name, b.Name, earlier.Sentence(), later.Sentence() + ": " + later.Why[0].What})
-			}
+		lost, err := v.lostIn(ctx, now, before, was)
+		if err != nil {
+			return nil, fmt.Errorf("package %s: what OLM v1 does with it cannot be compared: %w", was.Name, err)
+		}
+		all = append(all, lost...)
+	}
+	return all, nil
+}
+
+// lostIn returns the bundles of a package of an earlier catalog for which OLM v1 does less with this one.
+func (v *Checker) lostIn(ctx context.Context, now, before *fbc.Catalog, was *fbc.Package) (all []Lost, err error) {
+	bundles := was.Bundles
+	if is := now.Find(was.Name); is != nil {
+		bundles = slices.Concat(bundles, is.Bundles)
+	}
+	shared := prediction.Shared{Left: refusal.NewAllowance(bundles)}
+	for _, b := range was.Bundles {
+		if b.Number() == nil {
+			continue
+		}
+		e := &prediction.Extension{Request: refusal.Request{Gates: v.Gates}, Package: was.Name, Installed: upgrade.Version{Name: b.Name, Number: b.Number()}, Was: b, Content: v.Read}
+		earlier, err := e.PredictNext(ctx, before, &shared)
+		if err != nil {
+			return nil, err
+		}
+		later, err := e.PredictNext(ctx, now, &shared)
+		if err != nil {
+			return nil, err
+		}
+		if earlier.Reaction.Good() && !later.Reaction.Good() {
+			all = append(all, Lost{was.Name, b.Name, earlier.Sentence(), later.Sentence() + ": " + later.Why[0].What})
 		}
 	}
 	return all, nil
@@ -187,13 +232,24 @@ func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog, onl
 
 // Against finds the versions for which OLM v1 does less than with an earlier catalog.
 func (v *Checker) Against(ctx context.Context, now, before *fbc.Catalog) (found []*findings.Finding, err error) {
-	lost, err := v.LostAgainst(ctx, now, before)
-	for _, l := range lost {
-		f := v1Against.Finding(now.Dir, "on clusters with %s, OLM v1 %s; before, it %s", l.Bundle, l.Now, l.Before)
-		if p := now.Find(l.Package); p != nil {
-			f = fbc.Fault(v1Against, p.Span, nil, "%s", f.Message)
+	for _, was := range before.Packages {
+		report := func(rule findings.Rule, format string, args ...any) {
+			f := rule.Finding(now.Dir, format, args...)
+			if p := now.Find(was.Name); p != nil {
+				f = fbc.Fault(rule, p.Span, nil, "%s", f.Message)
+			}
+			found = append(found, f.In(was.Name))
 		}
-		found = append(found, f.In(l.Package))
+		lost, err := v.lostIn(ctx, now, before, was)
+		switch {
+		case errors.Is(err, refusal.ErrMany):
+			report(v1Unread, "package %s was not compared with the earlier catalog: %v", was.Name, err)
+		case err != nil:
+			return nil, err
+		}
+		for _, l := range lost {
+			report(v1Against, "on clusters with %s, OLM v1 %s; before, it %s", l.Bundle, l.Now, l.Before)
+		}
 	}
-	return found, err
+	return found, nil
 }

@@ -116,17 +116,22 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, place Place) (fou
 
 // apisAgainst reports the updates from the heads of an earlier channel that remove versions of APIs.
 func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph, place Place) (found []*findings.Finding) {
+	passed := map[string]bool{} // after these, the updates are the same for all heads
 	for _, head := range earlier.Heads {
-		from := was.FindBundle(head.Name)
-		updates, _ := g.Path(head.Version())
-		for _, u := range updates {
+		from, version := was.FindBundle(head.Name), head.Version()
+		for len(g.Chain) > 0 && version.Name != g.Heads[0].Name && !passed[version.Name] {
+			passed[version.Name] = true
+			u := g.Next(version)
+			if u == nil {
+				break
+			}
 			to := p.FindBundle(u.Entry.Name)
 			for _, api := range fbc.RemovedAPIs(from, to) {
 				found = append(found, place(againstAPI, c.Span, entryPath(u.Entry.Index), "the update from %s to %s in channel %q removes version %s of %s (%s): OLM refuses it on "+
 					"clusters that have stored objects in that version; there, rewrite the objects and remove the version from status.storedVersions first",
 					from.Name, to.Name, c.Name, api.Version, api.Kind, api.Group))
 			}
-			from = to
+			from, version = to, u.Entry.Version()
 		}
 	}
 	return found

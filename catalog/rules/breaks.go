@@ -14,11 +14,17 @@ type breaks struct {
 	followers map[string][]*upgrade.Entry // the entries that replace or skip an entry, by its name
 	skippers  map[string]*upgrade.Entry   // the first other entry that skips an entry, by its name
 	stranded  map[*upgrade.Entry]bool
+	chain     map[*upgrade.Entry]bool
 	ends      map[*upgrade.Entry]end
+	skipped   map[*upgrade.Entry]end
 }
 
 func newBreaks(g *upgrade.Graph, stranded []*upgrade.Entry) *breaks {
-	b := &breaks{g, map[string][]*upgrade.Entry{}, map[string]*upgrade.Entry{}, map[*upgrade.Entry]bool{}, map[*upgrade.Entry]end{}}
+	b := &breaks{Graph: g, followers: map[string][]*upgrade.Entry{}, skippers: map[string]*upgrade.Entry{}, stranded: map[*upgrade.Entry]bool{},
+		chain: map[*upgrade.Entry]bool{}, ends: map[*upgrade.Entry]end{}, skipped: map[*upgrade.Entry]end{}}
+	for _, e := range g.Chain {
+		b.chain[e] = true
+	}
 	for _, e := range g.Entries {
 		if e.Replaces != "" {
 			b.followers[e.Replaces] = append(b.followers[e.Replaces], e)
@@ -42,8 +48,8 @@ func newBreaks(g *upgrade.Graph, stranded []*upgrade.Entry) *breaks {
 type cause struct {
 	// next is the entry after an entry, and by the entry that skips next. They are nil for other causes.
 	next, by *upgrade.Entry
-	// other describes any other cause.
-	other string
+	// other describes any other cause. It is a pointer so that comparing causes does not depend on its length.
+	other *string
 }
 
 // group holds the entries of a channel that the same remedy connects to the head.
@@ -53,6 +59,7 @@ type group struct {
 	entries []*upgrade.Entry
 	causes  []cause
 	stuck   map[cause][]*upgrade.Entry // where updates end
+	listed  map[end]bool               // the ends in stuck
 }
 
 // groups returns the stranded entries of a channel, grouped by their remedy, in the order of the channel.
@@ -65,19 +72,20 @@ func groups(g *upgrade.Graph) (all []*group) {
 	for _, e := range stranded {
 		c, last := b.of(e)
 		skipper := g.Heads[0] // this always helps: the head is the nearest to itself
-		if c.by != nil && slices.Contains(b.Chain, c.by) && !b.stranded[c.by] {
+		if c.by != nil && b.chain[c.by] && !b.stranded[c.by] {
 			skipper = c.by
 		}
 		gr := bySkipper[skipper]
 		if gr == nil {
-			gr = &group{skipper: skipper, stuck: map[cause][]*upgrade.Entry{}}
+			gr = &group{skipper: skipper, stuck: map[cause][]*upgrade.Entry{}, listed: map[end]bool{}}
 			bySkipper[skipper], all = gr, append(all, gr)
 		}
 		gr.entries = append(gr.entries, e)
 		if gr.stuck[c] == nil {
 			gr.causes = append(gr.causes, c)
 		}
-		if !slices.Contains(gr.stuck[c], last) {
+		if found := (end{c, last}); !gr.listed[found] {
+			gr.listed[found] = true
 			gr.stuck[c] = append(gr.stuck[c], last)
 		}
 	}
@@ -89,7 +97,7 @@ func (gr *group) why() string {
 	var all []string
 	for _, c := range gr.causes {
 		if c.by == nil {
-			all = append(all, c.other)
+			all = append(all, *c.other)
 			continue
 		}
 		verb := "replaces or skips"
@@ -119,7 +127,8 @@ func (b *breaks) of(e *upgrade.Entry) (cause, *upgrade.Entry) {
 			for _, on := range append(way[first:], e) {
 				names = append(names, on.Name)
 			}
-			found = end{cause{other: "they go round in a cycle, " + strings.Join(fromLeast(names), " -> ")}, e}
+			other := "they go round in a cycle, " + strings.Join(fromLeast(names), " -> ")
+			found = end{cause{other: &other}, e}
 			break
 		}
 		index[e] = len(way)
@@ -146,19 +155,31 @@ func fromLeast(cycle []string) []string {
 }
 
 // after returns the cause that OLM does not update from an entry: another entry skips the next one. The skipped entry may also be
-// further on, because OLM installs no entry before a skipped one, unless replaces leads to it.
+// further on, because OLM installs no entry before a skipped one, unless replaces leads to it. Entries on the way to it have the same
+// end, as in of.
 func (b *breaks) after(last *upgrade.Entry) (cause, *upgrade.Entry) {
-	visited := map[*upgrade.Entry]bool{}
-	for e := last; !visited[e]; e = b.followers[e.Name][0] {
-		visited[e] = true
+	var way []*upgrade.Entry
+	found, known := b.skipped[last]
+	for e := last; !known; found, known = b.skipped[e] {
+		b.skipped[e] = end{} // until it is known, so that a cycle ends
+		way = append(way, e)
 		for _, next := range b.followers[e.Name] {
 			if by := b.skippers[next.Name]; by != nil {
-				return cause{next: next, by: by}, e
+				found, known = end{cause{next: next, by: by}, e}, true
+				break
 			}
 		}
-		if len(b.followers[e.Name]) == 0 {
+		if known || len(b.followers[e.Name]) == 0 {
 			break
 		}
+		e = b.followers[e.Name][0]
 	}
-	return cause{other: fmt.Sprintf("OLM may install no entry that replaces %q, skips it or has its version in its skipRange", last.Name)}, last
+	for _, on := range way {
+		b.skipped[on] = found
+	}
+	if found.last != nil {
+		return found.cause, found.last
+	}
+	other := fmt.Sprintf("OLM may install no entry that replaces %q, skips it or has its version in its skipRange", last.Name)
+	return cause{other: &other}, last
 }

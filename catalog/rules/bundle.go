@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc/constraint"
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/internal/findings"
-	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // bundleRules are the rules about bundles.
@@ -70,11 +68,16 @@ func checkDecodable(s *subject, report report) {
 // checkBundleChannel reports the bundles of a package that are in no channel as one fault: usually a change of the channels
 // left them out.
 func checkBundleChannel(s *subject, report report) {
+	inChannels := map[string]bool{}
+	for _, g := range s.graphs {
+		for _, e := range g.Entries {
+			inChannels[e.Name] = true
+		}
+	}
 	var names []string
 	var first *fbc.Bundle
 	for _, b := range s.Bundles {
-		inChannel := func(g *upgrade.Graph) bool { return g.Find(b.Name) != nil }
-		if b.Name == "" || slices.ContainsFunc(s.graphs, inChannel) {
+		if b.Name == "" || inChannels[b.Name] {
 			continue
 		}
 		if first == nil {

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/blang/semver/v4"
-
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
@@ -133,7 +131,7 @@ func checkSkipRanges(s *subject, report report) {
 			if e.SkipRange == "" {
 				continue
 			}
-			if _, err := semver.ParseRange(e.SkipRange); err != nil {
+			if _, err := fbc.ParseRange(e.SkipRange); err != nil {
 				report(c.Span, entryPath(i, "skipRange"), "skipRange of entry %q of channel %q is %q; expected one such as %q: %v",
 					e.Name, c.Name, e.SkipRange, ">=1.0.0 <1.2.0", err)
 			}
@@ -166,6 +164,9 @@ func entryNames(entries []*upgrade.Entry) string {
 	return strings.Join(names, ", ")
 }
 
+// adviceHeads is how many heads of a channel headAdvice compares with each other: no honest channel has as many.
+const adviceHeads = 200
+
 // headAdvice says why a channel has several heads, and how to give it one.
 func headAdvice(s *subject, g *upgrade.Graph) string {
 	if wrong := misspelt(s, g); len(wrong) > 0 {
@@ -175,9 +176,10 @@ func headAdvice(s *subject, g *upgrade.Graph) string {
 		}
 		return "; " + strings.Join(said, "; ")
 	}
-	for _, e := range g.Heads {
-		for _, other := range g.Heads {
-			if e != other && e.Follows(other.Version()) == upgrade.SkipRange {
+	heads := g.Heads[:min(len(g.Heads), adviceHeads)]
+	for _, e := range heads {
+		for _, other := range heads {
+			if e != other && other.Number != nil && e.HasInRange(*other.Number) {
 				return fmt.Sprintf("; the skipRange of %s holds %s, but OLM does not order entries by it: add the name to its skips",
 					e.Name, other.Name)
 			}
@@ -290,7 +292,7 @@ func checkPathsByRange(s *subject, report report) {
 		g := s.graphs[i]
 		var byRange []*upgrade.Entry
 		for _, e := range stranded(c, g) {
-			if _, arrives := g.Path(e.Version()); arrives {
+			if g.Arrives(e.Version()) {
 				byRange = append(byRange, e)
 			}
 		}

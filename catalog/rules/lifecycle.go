@@ -98,24 +98,26 @@ func (c *lifecycleCheck) bundles(l *lifecycle.Lifecycle, p *fbc.Package) {
 	}
 	floor := semver.Version{Major: oldest.Major, Minor: oldest.Minor}
 	var unknown []string
+	named := map[string]bool{}
 	at := 0
 	for i, v := range l.Versions {
-		if n := lifecycle.Number(v.Name); n == nil || n.LT(floor) || has[v.Name] || slices.Contains(unknown, v.Name) || elsewhere(v, p) {
+		if n := lifecycle.Number(v.Name); n == nil || n.LT(floor) || has[v.Name] || named[v.Name] || elsewhere(v, p) {
 			continue
 		}
 		if len(unknown) == 0 {
 			at = i
 		}
-		unknown = append(unknown, v.Name)
+		unknown, named[v.Name] = append(unknown, v.Name), true
 	}
 	if len(unknown) > 0 {
 		c.report(lifecycleBundle, []any{"versions", at, "name"}, "package %q has no bundle of %s %s", p.Name, plural(unknown, "version", "versions"), strings.Join(unknown, ", "))
 	}
 	var missing []string
+	clear(named)
 	for _, g := range newSubject(p).graphs {
 		for _, head := range g.Heads {
-			if head.Number != nil && l.Find(head.Number) == nil && !slices.Contains(missing, head.Name) {
-				missing = append(missing, head.Name)
+			if head.Number != nil && l.Find(head.Number) == nil && !named[head.Name] {
+				missing, named[head.Name] = append(missing, head.Name), true
 			}
 		}
 	}

@@ -261,7 +261,7 @@ func (c *content) GetChannelEntriesThatReplace(_ context.Context, name string) (
 // GetChannelEntriesThatProvide returns all entries whose bundles provide an API.
 func (c *content) GetChannelEntriesThatProvide(_ context.Context, group, version, kind string) (found []*registry.ChannelEntry, err error) {
 	api := property.GVK{Group: group, Version: version, Kind: kind}
-	for _, e := range c.providers[api] {
+	for _, e := range c.entriesThatProvide(api) {
 		found = append(found, e.replaces(e.Skips)...)
 	}
 	return found, noProvider(found, api)
@@ -270,7 +270,7 @@ func (c *content) GetChannelEntriesThatProvide(_ context.Context, group, version
 // GetLatestChannelEntriesThatProvide returns the heads of channels whose bundles provide an API.
 func (c *content) GetLatestChannelEntriesThatProvide(_ context.Context, group, version, kind string) (found []*registry.ChannelEntry, err error) {
 	api := property.GVK{Group: group, Version: version, Kind: kind}
-	for _, e := range c.providers[api] {
+	for _, e := range c.entriesThatProvide(api) {
 		if first := c.heads[e.channel]; first.Name == e.Name {
 			found = append(found, e.replaces(first.skips)...)
 		}

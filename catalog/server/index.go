@@ -16,9 +16,10 @@ import (
 type index struct {
 	// heads are the heads of channels.
 	heads map[*fbc.Channel]*head
-	// providers maps an API to the entries whose bundles provide it, and replacements a bundle to the entries that
-	// replace or skip it, in the order of the catalog.
-	providers    map[property.GVK][]located
+	// providers maps an API to the bundles that provide it, entries a bundle to its entries, and replacements the name of a
+	// bundle to the entries that replace or skip it, all in the order of the catalog.
+	providers    map[property.GVK][]*fbc.Bundle
+	entries      map[*fbc.Bundle][]located
 	replacements map[string][]located
 }
 
@@ -27,6 +28,8 @@ type located struct {
 	pkg     *fbc.Package
 	channel *fbc.Channel
 	*declcfg.ChannelEntry
+	// order is its place among all entries of the catalog.
+	order int
 }
 
 // head is the head of a channel.
@@ -37,11 +40,13 @@ type head struct {
 }
 
 func newIndex(c *fbc.Catalog) *index {
-	x := &index{map[*fbc.Channel]*head{}, map[property.GVK][]located{}, map[string][]located{}}
+	x := &index{map[*fbc.Channel]*head{}, map[property.GVK][]*fbc.Bundle{}, map[*fbc.Bundle][]located{}, map[string][]located{}}
+	entries := 0
 	for _, p := range c.Packages {
-		provided := map[string][]property.GVK{}
 		for _, b := range p.Bundles {
-			provided[b.Name] = providedBy(b)
+			for _, api := range providedBy(b) {
+				x.providers[api] = append(x.providers[api], b)
+			}
 		}
 		for _, channel := range p.Channels {
 			graph := upgrade.Of(p, channel)
@@ -53,9 +58,10 @@ func newIndex(c *fbc.Catalog) *index {
 			}
 			x.heads[channel] = first
 			for i := range channel.Entries {
-				e := located{p, channel, &channel.Entries[i]}
-				for _, api := range provided[e.Name] {
-					x.providers[api] = append(x.providers[api], e)
+				e := located{p, channel, &channel.Entries[i], entries}
+				entries++
+				if b := p.FindBundle(e.Name); b != nil {
+					x.entries[b] = append(x.entries[b], e)
 				}
 				for _, name := range unique(append([]string{e.Replaces}, e.Skips...)) {
 					x.replacements[name] = append(x.replacements[name], e)
@@ -64,6 +70,16 @@ func newIndex(c *fbc.Catalog) *index {
 		}
 	}
 	return x
+}
+
+// entriesThatProvide returns the entries whose bundles provide an API, in the order of the catalog. They are not kept: a bundle with
+// many APIs may be in many channels.
+func (x *index) entriesThatProvide(api property.GVK) (all []located) {
+	for _, b := range x.providers[api] {
+		all = append(all, x.entries[b]...)
+	}
+	slices.SortFunc(all, func(a, b located) int { return a.order - b.order })
+	return all
 }
 
 // providedBy returns the APIs that a bundle provides.

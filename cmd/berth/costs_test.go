@@ -37,7 +37,7 @@ type input struct {
 }
 
 // always are the inputs that commands are given without -all-costs.
-var always = []string{"chain", "range", "duplicates", "owned", "index", "packages", "images", "channels", "reviewers"}
+var always = []string{"chain", "range", "duplicates", "owned", "index", "packages", "images", "channels", "reviewers", "apis", "beside"}
 
 // budget is the cost that a command may have for the inputs of a row: seconds of processor time and MiB of memory.
 type budget struct{ seconds, mebibytes float64 }
@@ -71,6 +71,17 @@ var costs = map[string]struct {
 	"catalog mirror":           {"IN oci:OUT", append(slices.Clone(catalogInputs), input{"index", manyInIndex, 400_000})},
 	"catalog serve":            {"IN --address 127.0.0.1:0", withImages(catalogInputs)[len(catalogInputs):]}, // it takes folders, and must refuse these at once
 }
+
+// withFlags are other arguments of commands for the same inputs, except for those in withoutFlags, which fail before flags count.
+var (
+	withFlags = map[string][]string{
+		"catalog validate": {"IN --against IN --for olm-v1"},
+		"catalog diff":     {"IN IN --for olm-v1"},
+		"catalog plan":     {"IN tide@1.0.0 --olm v1"},
+		"catalog mirror":   {"IN oci:OUT --package tide@1.5.0", "IN oci:OUT --package tide@>=2.0.0 --package tide@1.0.0"},
+	}
+	withoutFlags = []string{"index", "unreachable", "pigeons"}
+)
 
 // without are the commands that read no input of strangers from files or registries, and why their costs are bounded.
 var without = map[string]string{
@@ -107,6 +118,23 @@ var without = map[string]string{
 }
 
 var catalogInputs = []input{
+	{"apis", apis, 1000},
+	{"removed", removed, 2000},
+	{"beside", beside, 5000},
+	{"skipped", skipped, 10_000},
+	{"heads", heads, 3000},
+	{"forks", forks, 2000},
+	{"alone", alone, 5000},
+	{"deprecated", deprecated, 10_000},
+	{"copies", copies, 5000},
+	{"alternatives", channel(func(i int, e map[string]any) {
+		if i == 1 {
+			e["skipRange"] = "9.0.0" + strings.Repeat(" || 9.0.0", 200_000)
+		}
+	}), 2},
+	{"empty documents", func(t *testing.T, dir string, n int) string {
+		return file(t, dir, "catalog.json", strings.Repeat("{}\n", n))
+	}, 300_000},
 	{"chain", channel(func(i int, e map[string]any) {}), 1000},
 	{"range", channel(func(i int, e map[string]any) { e["skipRange"] = ">=0.0.0 <9999.0.0" }), 1000},
 	{"ranges", channel(func(i int, e map[string]any) { e["skipRange"] = fmt.Sprintf(">=0.0.0 <0.0.%d", i) }), 1000},
@@ -135,6 +163,123 @@ var catalogInputs = []input{
 	{"aliases", func(t *testing.T, dir string, _ int) string {
 		return file(t, dir, "catalog.yaml", tide+"---\nschema: bomb\n"+bomb)
 	}, 1},
+}
+
+// catalogOf writes a catalog of package tide, with channels by their names, and bundles besides those of versions 1.N.0.
+func catalogOf(t *testing.T, dir string, channels map[string][]map[string]any, n int, more ...any) string {
+	t.Helper()
+	all := []any{map[string]any{"schema": "olm.package", "name": "tide", "defaultChannel": "stable"}}
+	for _, name := range slices.Sorted(maps.Keys(channels)) {
+		all = append(all, map[string]any{"schema": "olm.channel", "package": "tide", "name": name, "entries": channels[name]})
+	}
+	for i := range n {
+		all = append(all, bundleDocument("tide", fmt.Sprintf("1.%d.0", i)))
+	}
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	for _, d := range append(all, more...) {
+		require.NoError(t, encoder.Encode(d))
+	}
+	return file(t, dir, "catalog.json", text.String())
+}
+
+// provided returns properties for so many APIs in a version.
+func provided(n int, version string) (all []any) {
+	for i := range n {
+		all = append(all, map[string]any{"type": "olm.gvk", "value": map[string]any{"group": "example.com", "version": version, "kind": fmt.Sprintf("K%d", i)}})
+	}
+	return all
+}
+
+// apis is a bundle with many APIs in many channels.
+func apis(t *testing.T, dir string, n int) string {
+	channels := map[string][]map[string]any{"stable": {{"name": "tide.v2.0.0"}}}
+	for i := range n {
+		channels[fmt.Sprintf("c%d", i)] = channels["stable"]
+	}
+	return catalogOf(t, dir, channels, 0, bundleDocument("tide", "2.0.0", provided(n, "v1")...))
+}
+
+// removed is an update that removes a version of many APIs.
+func removed(t *testing.T, dir string, n int) string {
+	channels := map[string][]map[string]any{"stable": {{"name": "tide.v2.0.0"}, {"name": "tide.v3.0.0", "replaces": "tide.v2.0.0"}}}
+	return catalogOf(t, dir, channels, 0, bundleDocument("tide", "2.0.0", provided(n, "v1")...), bundleDocument("tide", "3.0.0", provided(n, "v2")...))
+}
+
+// line returns entries for versions 1.N.0 that replace each other.
+func line(n int) (all []map[string]any) {
+	for i := range n {
+		e := map[string]any{"name": fmt.Sprintf("tide.v1.%d.0", i)}
+		if i > 0 {
+			e["replaces"] = fmt.Sprintf("tide.v1.%d.0", i-1)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// beside is a channel whose head skips the last of entries that replace each other, so that each of them ends elsewhere.
+func beside(t *testing.T, dir string, n int) string {
+	entries := append(line(n), map[string]any{"name": "tide.v2.0.0", "skips": []string{fmt.Sprintf("tide.v1.%d.0", n-1)}})
+	return catalogOf(t, dir, map[string][]map[string]any{"stable": entries}, n, bundleDocument("tide", "2.0.0"))
+}
+
+// skipped is a channel with a skipped entry that skips many others.
+func skipped(t *testing.T, dir string, n int) string {
+	var entries []map[string]any
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("tide.v1.%d.0", i))
+		entries = append(entries, map[string]any{"name": names[i]})
+	}
+	entries = append(entries, map[string]any{"name": "tide.v2.0.0", "skips": names}, map[string]any{"name": "tide.v3.0.0", "skips": []string{"tide.v2.0.0"}})
+	return catalogOf(t, dir, map[string][]map[string]any{"stable": entries}, n, bundleDocument("tide", "2.0.0"), bundleDocument("tide", "3.0.0"))
+}
+
+// heads is a channel with many heads, each with a skipRange that holds none.
+func heads(t *testing.T, dir string, n int) string {
+	var entries []map[string]any
+	for i := range n {
+		entries = append(entries, map[string]any{"name": fmt.Sprintf("tide.v1.%d.0", i), "skipRange": fmt.Sprintf("<0.0.%d", i)})
+	}
+	return catalogOf(t, dir, map[string][]map[string]any{"stable": entries}, n)
+}
+
+// forks is a channel with many entries that replace the last one of a line.
+func forks(t *testing.T, dir string, n int) string {
+	entries := line(n)
+	var bundles []any
+	for i := range n {
+		entries = append(entries, map[string]any{"name": fmt.Sprintf("tide.v2.%d.0", i), "replaces": fmt.Sprintf("tide.v1.%d.0", n-1)})
+		bundles = append(bundles, bundleDocument("tide", fmt.Sprintf("2.%d.0", i)))
+	}
+	return catalogOf(t, dir, map[string][]map[string]any{"stable": entries}, n, bundles...)
+}
+
+// alone are many bundles that are in none of many channels.
+func alone(t *testing.T, dir string, n int) string {
+	channels := map[string][]map[string]any{"stable": {{"name": "tide.v2.0.0"}}}
+	for i := range n {
+		channels[fmt.Sprintf("c%d", i)] = channels["stable"]
+	}
+	return catalogOf(t, dir, channels, n, bundleDocument("tide", "2.0.0"))
+}
+
+// deprecated are many bundles that are deprecated.
+func deprecated(t *testing.T, dir string, n int) string {
+	var said []any
+	for i := range n {
+		said = append(said, map[string]any{"reference": map[string]any{"schema": "olm.bundle", "name": fmt.Sprintf("tide.v1.%d.0", i)}, "message": "old"})
+	}
+	return catalogOf(t, dir, map[string][]map[string]any{"stable": line(n)}, n, map[string]any{"schema": "olm.deprecations", "package": "tide", "entries": said})
+}
+
+// copies are two files with the same documents.
+func copies(t *testing.T, dir string, n int) string {
+	catalogOf(t, dir, map[string][]map[string]any{"stable": line(n)}, n)
+	text, err := os.ReadFile(filepath.Join(dir, "catalog.json"))
+	require.NoError(t, err)
+	return file(t, dir, "copy.json", string(text))
 }
 
 // lifecycles is a package whose lifecycle has many versions, each with a fault.
@@ -344,30 +489,40 @@ func TestCosts(t *testing.T) {
 			continue
 		}
 		t.Run(command, func(t *testing.T) {
-			for _, in := range row.inputs {
-				if !*allCosts && !slices.Contains(always, in.name) {
-					continue
+			for at, given := range append([]string{row.args}, withFlags[command]...) {
+				for _, in := range row.inputs {
+					if !*allCosts && !slices.Contains(always, in.name) || at > 0 && slices.Contains(withoutFlags, in.name) {
+						continue
+					}
+					tryCost(t, berth, command, given, in)
 				}
-				t.Run(in.name, func(t *testing.T) {
-					t.Parallel()
-					n, limit := in.n, small
-					if *allCosts && in.name != "pigeons" {
-						n, limit = 10*in.n, large
-					}
-					if in.name == "pigeons" { // it takes the resolver's whole time
-						limit = budget{45, 1500}
-					}
-					where := in.gen(t, filepath.Join(t.TempDir(), "in"), n)
-					args := strings.Fields(strings.NewReplacer("IN", where, "OUT", filepath.Join(t.TempDir(), "out")).Replace(command + " " + row.args))
-					took, most := cost(t, berth, args, limit)
-					t.Logf("%-16s %-14s %8d %6.1f s of %2.0f %6.0f MiB of %4.0f", command, in.name, n, took, limit.seconds, most, limit.mebibytes)
-					if took > limit.seconds || most > limit.mebibytes {
-						t.Errorf("it took %.1f s and %.0f MiB; want at most %.0f and %.0f", took, most, limit.seconds, limit.mebibytes)
-					}
-				})
 			}
 		})
 	}
+}
+
+func tryCost(t *testing.T, berth, command, given string, in input) {
+	name := in.name
+	if _, flags, has := strings.Cut(given, "--"); has {
+		name += " --" + flags
+	}
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		n, limit := in.n, small
+		if *allCosts && in.name != "pigeons" {
+			n, limit = 10*in.n, large
+		}
+		if in.name == "pigeons" { // it takes the resolver's whole time
+			limit = budget{45, 1500}
+		}
+		where := in.gen(t, filepath.Join(t.TempDir(), "in"), n)
+		args := strings.Fields(strings.NewReplacer("IN", where, "OUT", filepath.Join(t.TempDir(), "out")).Replace(command + " " + given))
+		took, most := cost(t, berth, args, limit)
+		t.Logf("%-16s %-14s %8d %6.1f s of %2.0f %6.0f MiB of %4.0f", command, name, n, took, limit.seconds, most, limit.mebibytes)
+		if took > limit.seconds || most > limit.mebibytes {
+			t.Errorf("it took %.1f s and %.0f MiB; want at most %.0f and %.0f", took, most, limit.seconds, limit.mebibytes)
+		}
+	})
 }
 
 // cost runs a command, and returns its processor time in seconds and its memory in MiB. Whether it succeeds does not matter.

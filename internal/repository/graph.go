@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/blang/semver/v4"
+	"github.com/berth-csi/berth/catalog/fbc"
 )
 
 // The update modes of bundles in ci.yaml.
@@ -105,7 +105,7 @@ func updates(in []*bundle, mode string, left *int) (map[*bundle][]*bundle, error
 		if b.SkipRange == "" {
 			continue
 		}
-		skipped, err := semver.ParseRange(b.SkipRange)
+		skipped, err := fbc.ParseRange(b.SkipRange)
 		if err != nil {
 			continue // the bundle's own rules report it
 		}

@@ -54,11 +54,16 @@ func (r *Repository) Summary(ctx context.Context, c Change, since *Commit, kept 
 		if !r.hasOperator(name) || len(p.Channels) == 0 {
 			continue
 		}
-		for _, added := range c.Added {
-			if b := all[name].find(added.Name); added.Above == name && b != nil {
-				p.MarkNew(b.Name)
+		added := map[string]bool{}
+		for _, part := range c.Added {
+			if part.Above != name {
+				continue
+			}
+			if b := all[name].find(part.Name); b != nil {
+				added[b.Name] = true
 			}
 		}
+		p.MarkNew(added)
 		drawn = append(drawn, drawing{name, p})
 	}
 	for i, p := range c.Packages {

@@ -90,7 +90,7 @@ func (st *State) dependencyMissing(b *fbc.Bundle) bool {
 
 // within reports whether any of the versions is in a range.
 func within(versions []*semver.Version, text string) bool {
-	accepts, err := semver.ParseRange(text)
+	accepts, err := fbc.ParseRange(text)
 	for _, v := range versions {
 		if err == nil && v != nil && accepts(*v) {
 			return true

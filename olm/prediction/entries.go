@@ -3,7 +3,6 @@ package prediction
 import (
 	"encoding/json"
 
-	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/cache"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
@@ -16,38 +15,48 @@ import (
 // entriesOf returns a catalog's entries in the resolver's type, as OLM converts them: one for each bundle in each channel.
 func entriesOf(c *fbc.Catalog, key cache.SourceKey) (entries []*cache.Entry) {
 	for _, p := range c.Packages {
+		offers := map[*fbc.Bundle]*cache.Entry{} // what all entries of a bundle share: the resolver does not change it
 		for _, channel := range p.Channels {
 			for _, e := range channel.Entries {
-				if b := p.FindBundle(e.Name); b != nil {
-					entries = append(entries, newEntry(key, p, channel, e, b))
+				b := p.FindBundle(e.Name)
+				if b == nil {
+					continue
 				}
+				if offers[b] == nil {
+					offers[b] = offerOf(b)
+				}
+				entries = append(entries, newEntry(key, p, channel, e, offers[b]))
 			}
 		}
 	}
 	return entries
 }
 
-func newEntry(key cache.SourceKey, p *fbc.Package, c *fbc.Channel, e declcfg.ChannelEntry, b *fbc.Bundle) *cache.Entry {
-	entry := &cache.Entry{
-		Name:         e.Name,
-		Replaces:     e.Replaces,
-		Skips:        e.Skips,
+// offerOf returns the fields of a bundle's entries that are the same in all channels.
+func offerOf(b *fbc.Bundle) *cache.Entry {
+	return &cache.Entry{
+		Name:         b.Name,
 		Version:      b.Number(),
 		ProvidedAPIs: apis(b, property.TypeGVK),
 		RequiredAPIs: apis(b, property.TypeGVKRequired),
 		Properties:   properties(b),
 		BundlePath:   b.Image,
-		SourceInfo: &cache.OperatorSourceInfo{
-			Package:        p.Name,
-			Channel:        c.Name,
-			Catalog:        key,
-			DefaultChannel: c.Name == p.DefaultChannel,
-		},
 	}
-	if skipped, err := semver.ParseRange(e.SkipRange); err == nil {
+}
+
+func newEntry(key cache.SourceKey, p *fbc.Package, c *fbc.Channel, e declcfg.ChannelEntry, offer *cache.Entry) *cache.Entry {
+	entry := *offer
+	entry.Replaces, entry.Skips = e.Replaces, e.Skips
+	entry.SourceInfo = &cache.OperatorSourceInfo{
+		Package:        p.Name,
+		Channel:        c.Name,
+		Catalog:        key,
+		DefaultChannel: c.Name == p.DefaultChannel,
+	}
+	if skipped, err := fbc.ParseRange(e.SkipRange); err == nil {
 		entry.SkipRange = skipped
 	}
-	return entry
+	return &entry
 }
 
 // properties returns the properties of a bundle that the resolver reads.

@@ -150,6 +150,71 @@ func (e *Extension) Predict(ctx context.Context, c *fbc.Catalog) (*Prediction, e
 
 // PredictFrom predicts what OLM v1 will do with these catalogs.
 func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog) (*Prediction, error) {
+	return e.predict(ctx, catalogs, nil)
+}
+
+// Shared holds what predictions have in common that differ only in the installed bundle. It makes many of them fast.
+type Shared struct {
+	// Left bounds the comparisons.
+	Left *refusal.Allowance
+
+	selections map[*fbc.Package]*selection
+	refused    map[*refusal.Bundle][]refusal.Refusal
+}
+
+// PredictNext is Predict for one of many installed bundles, without the updates after the next one and without support.
+func (e *Extension) PredictNext(ctx context.Context, c *fbc.Catalog, shared *Shared) (*Prediction, error) {
+	return e.predict(ctx, []*ClusterCatalog{{Name: c.Dir, Content: c}}, shared)
+}
+
+// selection returns the candidates in a package.
+func (s *Shared) selection(p *fbc.Package, find func() *selection) *selection {
+	if s == nil {
+		return find()
+	}
+	if s.selections == nil {
+		s.selections = map[*fbc.Package]*selection{}
+	}
+	if s.selections[p] == nil {
+		s.selections[p] = find()
+	}
+	return s.selections[p]
+}
+
+// spendRanges spends the comparisons with so many ranges.
+func (s *Shared) spendRanges(n int) error {
+	if s == nil {
+		return nil
+	}
+	return s.Left.Ranges(n)
+}
+
+// spendUpdate spends the comparison of two bundles.
+func (s *Shared) spendUpdate(from, to *fbc.Bundle) error {
+	if s == nil {
+		return nil
+	}
+	return s.Left.Update(from, to)
+}
+
+// refusals returns why OLM refuses a bundle by itself.
+func (s *Shared) refusals(b *refusal.Bundle, r *refusal.Request) []refusal.Refusal {
+	if s == nil {
+		return refusal.Of(b, r)
+	}
+	if s.refused == nil {
+		s.refused = map[*refusal.Bundle][]refusal.Refusal{}
+	}
+	found, known := s.refused[b]
+	if !known {
+		found = refusal.Of(b, r)
+		s.refused[b] = found
+	}
+	return found
+}
+
+// predict predicts what OLM v1 will do; with something shared, only the next update.
+func (e *Extension) predict(ctx context.Context, catalogs []*ClusterCatalog, shared *Shared) (*Prediction, error) {
 	if e.Gates == nil {
 		set, err := featuregates.Of(featuregates.Latest)
 		if err != nil {
@@ -160,7 +225,7 @@ func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog)
 		e = &with
 	}
 	p := &Prediction{OLM: V1, Namespace: e.Namespace, ClusterExtension: e.Name, Package: e.Package, Channel: strings.Join(e.Channels, ", "), Installed: e.Installed.Name, Says: e.Says}
-	found, err := e.search(p, catalogs)
+	found, err := e.search(p, catalogs, shared)
 	if err != nil || found == nil {
 		return p, err
 	}
@@ -170,7 +235,7 @@ func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog)
 		found.explain(p)
 		return p, nil
 	}
-	bundle, err := e.check(ctx, p, found, chosen)
+	bundle, err := e.check(ctx, p, found, chosen, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -183,19 +248,27 @@ func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog)
 			p.Reaction = Installs
 		}
 		p.Next = found.update(e.Installed, chosen)
+		if shared != nil {
+			return p, nil
+		}
 		then, reaches := found.follow(chosen)
 		if p.Then, p.ReachesHead, err = e.checkLater(ctx, p, found, bundle, then, reaches); err != nil {
 			return nil, err
 		}
 		p.warnAboutRemovedAPIs(found.pkg, false)
 	case later == nil:
-		p.Reaction = Latest
+		if p.Reaction = Latest; shared != nil {
+			return p, nil
+		}
 		found.warnAboutDeprecatedSuccessors(p)
 	default:
 		p.Reaction = Stranded
 		p.Why = append(p.Why, Reason{NoEdge,
 			fmt.Sprintf("%s is later, and no edge leads to it from %s: it neither replaces nor skips that, and has no skipRange that includes it", later.Name, e.Installed.Name),
 			"add an upgrade edge to a channel; or set spec.source.catalog.upgradeConstraintPolicy to SelfCertified, which ignores edges, if the author of the operator supports that update"})
+		if shared != nil {
+			return p, nil
+		}
 		found.warnAboutDeprecatedSuccessors(p)
 	}
 	if err := p.findSupport(found.pkg, e.Today, nil); err != nil {

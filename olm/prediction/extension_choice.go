@@ -24,9 +24,12 @@ type selection struct {
 	extension *Extension
 	catalog   *ClusterCatalog
 	pkg       *fbc.Package
-	graphs    []*upgrade.Graph // of all channels
-	wanted    []*candidate     // in the wanted channels and versions
-	chosen    *candidate       // nil if it has none that OLM may install
+	edges     *upgrade.Edges // of all channels: OLM v1 uses even those of channels that spec excludes
+	wanted    []*candidate   // in the wanted channels and versions
+	named     map[string]*candidate
+	released  map[string][]*candidate // by their versions
+	latest    *candidate              // the latest of wanted that is not deprecated, or nil
+	chosen    *candidate              // nil if it has none that OLM may install
 }
 
 // installation is the installed bundle.
@@ -40,11 +43,12 @@ type candidate struct {
 	*fbc.Bundle
 	release    *declcfg.VersionRelease // nil if the bundle has no valid version
 	deprecated bool
+	at         int // its place among the wanted ones
 }
 
 // search returns the candidates with OLM's choice. It returns nil if p already says why OLM chooses nothing. It fails if the
 // range of versions is invalid.
-func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selection, error) {
+func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog, shared *Shared) (*selection, error) {
 	var versions *masterminds.Constraints
 	if e.Versions != "" {
 		var err error
@@ -68,8 +72,12 @@ func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selectio
 		if pkg == nil {
 			continue
 		}
-		sel := e.selectFrom(pkg, versions)
-		sel.catalog, sel.chosen = c, sel.choose(sel.installed())
+		sel := shared.selection(pkg, func() *selection { return e.selectFrom(pkg, versions) })
+		sel.extension, sel.catalog = e, c
+		if err := shared.spendRanges(sel.edges.Ranges()); err != nil {
+			return nil, err
+		}
+		sel.chosen = sel.choose(sel.installed())
 		all = append(all, sel)
 		if sel.chosen == nil {
 			continue
@@ -113,22 +121,39 @@ func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog) (*selectio
 
 // selectFrom returns OLM's candidates in a package, and its choice.
 func (e *Extension) selectFrom(pkg *fbc.Package, versions *masterminds.Constraints) *selection {
-	sel := &selection{extension: e, pkg: pkg}
+	sel := &selection{extension: e, pkg: pkg, named: map[string]*candidate{}, released: map[string][]*candidate{}}
 	inChannels := map[string]bool{}
+	var graphs []*upgrade.Graph
 	for _, channel := range pkg.Channels {
-		sel.graphs = append(sel.graphs, upgrade.Of(pkg, channel))
+		graphs = append(graphs, upgrade.Of(pkg, channel))
 		for _, entry := range channel.Entries {
 			inChannels[entry.Name] = inChannels[entry.Name] || slices.Contains(e.Channels, channel.Name)
 		}
 	}
+	sel.edges = upgrade.NewEdges(graphs...)
 	for _, b := range pkg.Bundles {
-		c := &candidate{Bundle: b, release: releaseOf(b, e.Gates), deprecated: pkg.Deprecation(declcfg.SchemaBundle, b.Name) != ""}
+		c := &candidate{b, releaseOf(b, e.Gates), pkg.Deprecation(declcfg.SchemaBundle, b.Name) != "", len(sel.wanted)}
 		if len(e.Channels) > 0 && !inChannels[b.Name] || versions != nil && !c.isIn(versions) {
 			continue
 		}
-		sel.wanted = append(sel.wanted, c)
+		sel.wanted, sel.named[c.Name] = append(sel.wanted, c), c
+		if c.release == nil {
+			continue
+		}
+		key := releaseKey(c.release)
+		sel.released[key] = append(sel.released[key], c)
+		if !c.deprecated && (sel.latest == nil || compare(c, sel.latest) < 0) {
+			sel.latest = c
+		}
 	}
 	return sel
+}
+
+// releaseKey returns a text that versions have in common which are the same to OLM v1.
+func releaseKey(r *declcfg.VersionRelease) string {
+	number := r.Version
+	number.Build = nil
+	return number.String() + "+" + r.Release.String()
 }
 
 // installed returns the installed bundle.
@@ -193,8 +218,17 @@ func (sel *selection) eligible(installed installation) []*candidate {
 	if installed.Name == "" || sel.extension.SelfCertified {
 		return sel.wanted
 	}
-	successors := sel.successors(installed.Version)
-	return slices.DeleteFunc(slices.Clone(sel.wanted), func(c *candidate) bool { return successors[c.Name] == nil && !c.is(installed) })
+	var all []*candidate
+	for _, entry := range sel.edges.From(installed.Version) {
+		if c := sel.named[entry.Name]; c != nil {
+			all = append(all, c)
+		}
+	}
+	if installed.release != nil {
+		all = append(all, sel.released[releaseKey(installed.release)]...)
+	}
+	slices.SortFunc(all, func(a, b *candidate) int { return cmp.Compare(a.at, b.at) })
+	return slices.Compact(all)
 }
 
 // rivals returns the names of the bundles that OLM v1 could choose as well: it reads the files of a package at the same time, and sorts
@@ -213,28 +247,18 @@ func (sel *selection) rivals(chosen *candidate) (names []string) {
 }
 
 // later returns the latest bundle that is later than an installed one and not deprecated, or nil.
-func (sel *selection) later(installed installation) (latest *candidate) {
-	for _, c := range sel.wanted {
-		if c.deprecated || c.release == nil || installed.release != nil && c.release.Compare(installed.release) <= 0 {
-			continue
-		}
-		if latest == nil || compare(c, latest) < 0 {
-			latest = c
-		}
+func (sel *selection) later(installed installation) *candidate {
+	if sel.latest != nil && installed.release != nil && sel.latest.release.Compare(installed.release) <= 0 {
+		return nil
 	}
-	return latest
+	return sel.latest
 }
 
-// successors returns the entries to which an edge leads from an installed version, by their names. OLM v1 uses the edges of all
-// channels, even of channels that spec excludes.
+// successors returns the entries to which an edge leads from an installed version, by their names.
 func (sel *selection) successors(installed upgrade.Version) map[string]*upgrade.Entry {
 	found := map[string]*upgrade.Entry{}
-	for _, graph := range sel.graphs {
-		for _, entry := range graph.Entries {
-			if found[entry.Name] == nil && entry.Follows(installed) != "" {
-				found[entry.Name] = entry
-			}
-		}
+	for _, entry := range sel.edges.From(installed) {
+		found[entry.Name] = entry
 	}
 	return found
 }

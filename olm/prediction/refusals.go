@@ -9,7 +9,7 @@ import (
 )
 
 // check predicts whether OLM installs its chosen bundle. It returns the manifests of the bundle, or nil if they are not known.
-func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, chosen *candidate) (*refusal.Bundle, error) {
+func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, chosen *candidate, shared *Shared) (*refusal.Bundle, error) {
 	refused := refusal.Listed(chosen.Bundle)
 	bundle, err := e.read(ctx, chosen.Bundle)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, ch
 	if err != nil {
 		return nil, err
 	}
-	refused = append(refused, refusal.Of(bundle, &e.Request)...)
+	refused = append(refused, shared.refusals(bundle, &e.Request)...)
 	if e.Cluster != nil {
 		in, err := refusal.In(ctx, e.Cluster, bundle, installed, &e.Request)
 		if err != nil {
@@ -39,6 +39,9 @@ func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, ch
 		}
 		refused = append(refused, in...)
 	} else {
+		if err := shared.spendUpdate(sel.pkg.FindBundle(e.Installed.Name), chosen.Bundle); err != nil {
+			return nil, err
+		}
 		between, err := refusal.Between(installed, bundle, &e.Request)
 		if err != nil {
 			return nil, err

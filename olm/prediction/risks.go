@@ -1,6 +1,7 @@
 package prediction
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,15 @@ func (f *subject) findRisks(chosen *upgrade.Entry) {
 			"the new catalog has %s, too: OLM takes that bundle for the installed one, and keeps what it installed from CatalogSource %s", f.csv.Name, before.Name)
 	}
 	for _, e := range f.graph.Entries {
-		if _, err := semver.ParseRange(e.SkipRange); e.SkipRange != "" && err != nil {
+		if e.SkipRange == "" {
+			continue
+		}
+		var unusual fbc.UnusualRange
+		switch _, err := fbc.ParseRange(e.SkipRange); {
+		case err == nil:
+		case errors.As(err, &unusual):
+			f.risk(RangeIgnored, "have the catalog corrected", "the skipRange of %s is not considered here: %v", e.Name, err)
+		default:
 			f.risk(RangeIgnored, "have the catalog corrected", "%s has the skipRange %q, which is no range of versions: OLM ignores it", e.Name, e.SkipRange)
 		}
 	}

@@ -1,6 +1,8 @@
 package prediction
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,28 @@ func TestSlowResolver(t *testing.T) {
 	got, err := state.Predict(t.Context())
 	require.NoError(t, err)
 	if len(got) != 1 || got[0].Reaction != Refused || len(got[0].Why) != 1 || got[0].Why[0].Code != ResolverSlow || !strings.HasPrefix(got[0].Why[0].What, "on package tide, OLM's resolver takes longer than ") {
+		t.Errorf("the predictions are %+v", got)
+	}
+}
+
+// TestCrashingResolver: a range with an empty alternative crashes OLM's resolver, but not Berth.
+func TestCrashingResolver(t *testing.T) {
+	text := strings.Join([]string{`{"schema":"olm.package","name":"sea","defaultChannel":"stable"}`,
+		`{"schema":"olm.channel","package":"sea","name":"stable","entries":[{"name":"sea.v9.0.0"}]}`,
+		`{"schema":"olm.bundle","package":"sea","name":"sea.v9.0.0","image":"quay.io/x/y:v9","properties":[{"type":"olm.package","value":{"packageName":"sea","version":"9.0.0"}}]}`,
+		`{"schema":"olm.package","name":"tide","defaultChannel":"stable"}`,
+		`{"schema":"olm.channel","package":"tide","name":"stable","entries":[{"name":"tide.v1.0.0"}]}`,
+		`{"schema":"olm.bundle","package":"tide","name":"tide.v1.0.0","image":"quay.io/x/y:v1","properties":[{"type":"olm.package","value":{"packageName":"tide","version":"1.0.0"}},` +
+			`{"type":"olm.package.required","value":{"packageName":"sea","versionRange":"1.0.0 || || 2.0.0"}}]}`}, "\n")
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.json"), []byte(text), 0o644))
+	c, _, err := fbc.Read(t.Context(), dir)
+	require.NoError(t, err)
+	state, err := Installed(c, "tide", "", "")
+	require.NoError(t, err)
+	got, err := state.Predict(t.Context())
+	require.NoError(t, err)
+	if len(got) != 1 || got[0].Verdict != Refused || !strings.HasPrefix(got[0].Message, "OLM's resolver crashes, and OLM's catalog operator does, too: ") {
 		t.Errorf("the predictions are %+v", got)
 	}
 }

@@ -49,6 +49,11 @@ func (st *State) resolve(ctx context.Context) (*resolution, error) {
 	}
 	done := make(chan outcome, 1)
 	go func() { // it takes no context, so it ends with the process
+		defer func() {
+			if cause := recover(); cause != nil {
+				done <- outcome{nil, fmt.Errorf("OLM's resolver crashes, and OLM's catalog operator does, too: %v", cause)}
+			}
+		}()
 		r, err := st.run()
 		done <- outcome{r, err}
 	}()

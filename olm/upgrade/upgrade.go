@@ -7,6 +7,7 @@
 package upgrade
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/blang/semver/v4"
@@ -107,7 +108,7 @@ func Of(p *fbc.Package, c *fbc.Channel) *Graph {
 			e.Number = b.Number()
 		}
 		if e.SkipRange != "" {
-			e.skipped, _ = semver.ParseRange(e.SkipRange) // OLM also ignores an invalid one
+			e.skipped, _ = fbc.ParseRange(e.SkipRange) // OLM also ignores an invalid one
 		}
 		if e.Name != "" && g.byName[e.Name] == nil {
 			g.Entries = append(g.Entries, e)
@@ -236,20 +237,36 @@ func (g *Graph) Next(installed Version) *Update {
 // Reaches reports whether edges lead from an installed version to an entry, in any number of updates. OLM need not make these
 // updates now: earlier ones may have had other heads.
 func (g *Graph) Reaches(installed Version, name string) bool {
-	reached, known := []Version{installed}, map[string]bool{installed.Name: true}
-	for i := 0; i < len(reached); i++ { // reached grows
-		for _, e := range g.Entries {
-			if known[e.Name] || e.Follows(reached[i]) == "" {
-				continue
-			}
-			known[e.Name] = true
-			if e.Name == name {
-				return true
-			}
-			reached = append(reached, e.Version())
+	for _, to := range g.Reached(installed) {
+		if to.Name == name {
+			return true
 		}
 	}
 	return false
+}
+
+// Reached yields each entry to which edges lead from an installed version, in any number of updates, with the entry before it on a
+// shortest way, which is nil after the installed version. The nearest entries come first.
+func (g *Graph) Reached(installed Version) iter.Seq2[*Entry, *Entry] {
+	return func(yield func(*Entry, *Entry) bool) {
+		edges, reached, known := NewEdges(g), []*Entry{nil}, map[string]bool{installed.Name: true}
+		for i := 0; i < len(reached); i++ { // reached grows
+			from := reached[i]
+			if from != nil {
+				installed = from.Version()
+			}
+			for _, to := range edges.From(installed) {
+				if known[to.Name] {
+					continue
+				}
+				known[to.Name] = true
+				if !yield(from, to) {
+					return
+				}
+				reached = append(reached, to)
+			}
+		}
+	}
 }
 
 // Stranded returns the entries from which updates do not lead to the head, in the order of Entries. It returns none if OLM

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/constraints"
 	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/catalog/fbc"
 )
 
 // LabelRequired is the type of properties that require a bundle with a label.
@@ -59,7 +60,7 @@ func Package(name, versions string) error {
 
 // Range checks that a text is a range of versions.
 func Range(versions string) error {
-	if _, err := semver.ParseRange(versions); err != nil {
+	if _, err := fbc.ParseRange(versions); err != nil {
 		return fmt.Errorf("its version range is %q; expected one such as %q: %w", versions, ">=1.0.0 <2.0.0", err)
 	}
 	return nil

@@ -22,6 +22,8 @@ type Lifecycle struct {
 	Schema   string    `json:"schema"`
 	Package  string    `json:"package"`
 	Versions []Version `json:"versions"`
+
+	first map[string]int // the index of the first Version of each name, once Find was called
 }
 
 // Version is the lifecycle of a minor version of the package.
@@ -94,7 +96,13 @@ func (l *Lifecycle) Find(version *semver.Version) *Version {
 	if l == nil || version == nil {
 		return nil
 	}
-	if i := slices.IndexFunc(l.Versions, func(v Version) bool { return v.Name == Minor(*version) }); i >= 0 {
+	if l.first == nil {
+		l.first = map[string]int{}
+		for i, v := range slices.Backward(l.Versions) {
+			l.first[v.Name] = i
+		}
+	}
+	if i, has := l.first[Minor(*version)]; has {
 		return &l.Versions[i]
 	}
 	return nil

@@ -1,0 +1,66 @@
+package upgrade
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Edges finds the entries to which an edge leads from a version, without iterating over all of them.
+type Edges struct {
+	named  map[string][]place // the entries that replace or skip a name
+	ranged []place            // the entries with a skipRange, each with the same name and range once
+}
+
+// place is an entry and its place among those of all graphs.
+type place struct {
+	*Entry
+	at int
+}
+
+// NewEdges returns the edges of graphs.
+func NewEdges(graphs ...*Graph) *Edges {
+	x := &Edges{named: map[string][]place{}}
+	type ranged struct{ name, skipRange string }
+	known := map[ranged]bool{}
+	at := 0
+	for _, g := range graphs {
+		for _, e := range g.Entries {
+			p := place{e, at}
+			at++
+			x.named[e.Replaces] = append(x.named[e.Replaces], p)
+			for _, name := range e.Skips {
+				x.named[name] = append(x.named[name], p)
+			}
+			if of := (ranged{e.Name, e.SkipRange}); e.skipped != nil && !known[of] {
+				known[of] = true
+				x.ranged = append(x.ranged, p)
+			}
+		}
+	}
+	return x
+}
+
+// Ranges returns the number of skipRanges that From compares a version with.
+func (x *Edges) Ranges() int { return len(x.ranged) }
+
+// From returns the entries to which an edge leads from a version, in the order of the graphs. Of several with the same name, it returns
+// the first.
+func (x *Edges) From(installed Version) (all []*Entry) {
+	found := slices.Clone(x.named[installed.Name])
+	if installed.Number != nil {
+		for _, p := range x.ranged {
+			if p.skipped(*installed.Number) {
+				found = append(found, p)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b place) int { return cmp.Compare(a.at, b.at) })
+	names := map[string]bool{}
+	for _, p := range found {
+		if !names[p.Name] {
+			names[p.Name] = true
+			all = append(all, p.Entry)
+		}
+	}
+	return all
+}
