@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"internal/gates":       {"internal/findings", "internal/openshift"},
 	"internal/boundedyaml": {},
 	"internal/connections": {},
-	"internal/findings":    {},
+	"internal/findings":    {"internal/boundedyaml"},
 	"internal/listing":     {},
 	"internal/oci":         {},
 	"internal/openshift":   {},
