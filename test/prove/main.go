@@ -61,6 +61,7 @@ func certifications() (all []suite) {
 var ordinary = []suite{
 	{name: "gates-replay", given: "OPERATORS", about: "the last 300 changes that were merged into each repository of operators of the variable OPERATORS, a list of clones with their history: no error but what the pipelines' own rules raise, and what test/gates/testdata/faults.txt lists", pkg: "./test/gates", run: "^TestReplay$", logs: true},
 	{name: "costs", about: "every command with hostile inputs ten times as large as in make test, each in a process with a budget of seconds and MiB: its table", pkg: "./cmd/berth", run: "^TestCosts$", options: []string{"-all-costs"}, logs: true},
+	{name: "pairs", about: "hostile texts in each field of catalogs, bundles and repositories of operators, with each report of each command in each format, where make test tries one pair in forty", pkg: "./cmd/berth", run: "^TestPairs$", options: []string{"-all-pairs"}, logs: true},
 	{name: "sweep-operator-install", about: "every fault at every write and watch of the operator while it installs a driver", pkg: "./operator", run: "^TestCrashSweep$/^install$", options: []string{"-all-faults"}},
 	{name: "sweep-operator-adopt", about: "the same while it adopts the objects of an earlier operator", pkg: "./operator", run: "^TestCrashSweep$/^adopt$", options: []string{"-all-faults"}},
 	{name: "sweep-operator-uninstall", about: "the same while it removes the driver", pkg: "./operator", run: "^TestCrashSweep$/^uninstall$", options: []string{"-all-faults"}},
