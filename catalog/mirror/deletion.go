@@ -44,9 +44,6 @@ func PlanDeletion(ctx context.Context, to oci.Destination, chosen, present []*Mi
 		if len(m.unlisted) > 0 {
 			return nil, fmt.Errorf("catalog %s in the destination does not list the images of bundle %s, so it is unknown which are needed; nothing is listed: expected relatedImages there", m.Text, m.unlisted[0].Name)
 		}
-		if err := m.addFromMirror(ctx, to); err != nil {
-			return nil, err
-		}
 		if _, err := m.find(ctx, to, m.references(), oci.Digests, needed); err != nil {
 			return nil, err
 		}
@@ -71,36 +68,6 @@ func PlanDeletion(ctx context.Context, to oci.Destination, chosen, present []*Mi
 	}
 	slices.Sort(d.Absent)
 	return d, nil
-}
-
-// addFromMirror adds the images that only the ClusterServiceVersions of bundles name. It reads them from the bundles' images in the
-// destination.
-func (m *Mirror) addFromMirror(ctx context.Context, to oci.Destination) error {
-	transfer, from := &oci.Transfer{To: to}, oci.Registries(ctx)
-	var mu sync.Mutex
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(m.Jobs)
-	for _, b := range m.described {
-		group.Go(func() error {
-			place, err := transfer.Place(b.Image)
-			if err != nil {
-				return err
-			}
-			images, err := imagesIn(ctx, from, place, false)
-			if err != nil && !oci.IsAbsent(err) {
-				return fmt.Errorf("bundle %s: it is unknown which images it needs, and nothing is listed: %w", b.Name, err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, image := range images {
-				if ref, err := name.ParseReference(image); err == nil { // no other was mirrored
-					m.needs = append(m.needs, need{ref.Name(), b.Name})
-				}
-			}
-			return nil
-		})
-	}
-	return group.Wait()
 }
 
 // references returns the names of all images of a mirror.

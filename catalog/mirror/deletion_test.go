@@ -2,9 +2,7 @@ package mirror_test
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/oci"
 	"github.com/berth-csi/berth/lab/registry"
-	"github.com/berth-csi/berth/test/catalogs"
 )
 
 // opened chooses all of a catalog.
@@ -104,36 +101,6 @@ func TestDeletionKeepsSharedImages(t *testing.T) {
 	slices.Sort(want)
 	if got := slices.Sorted(maps.Keys(d.Needed)); len(d.Unneeded) > 0 || !slices.Equal(got, want) {
 		t.Errorf("%s are listed, and %s kept; want only %s kept", slices.Sorted(maps.Keys(d.Unneeded)), got, want)
-	}
-}
-
-// TestDeletionKeepsImagesOfVariables: an image is kept if only a variable in the ClusterServiceVersion of a bundle that the catalog has
-// names it.
-func TestDeletionKeepsImagesOfVariables(t *testing.T) {
-	s := &sea{address: registry.Start(t, nil)}
-	s.open = s.address
-	var needed []any
-	for _, name := range []string{"listed", "first", "tide", "operand", "side"} {
-		needed = append(needed, s.push(t, "example/"+name, "v1"))
-	}
-	folder, dir := t.TempDir(), t.TempDir()
-	catalogs.Write(t, filepath.Join(folder, "manifests", "csv.yaml"), fmt.Sprintf(operatorCSV, needed...))
-	catalogs.WriteAnnotations(t, folder, "tide")
-	bundle := s.address + "/example/bundle@" + catalogs.PushBundle(t, folder, "tide", s.address+"/example/bundle:v1")
-	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), fmt.Sprintf("schema: olm.package\nname: tide\ndefaultChannel: stable\n---\nschema: olm.channel\npackage: tide\nname: stable\nentries: [{name: tide.v1.0.0}]\n---\n"+
-		"schema: olm.bundle\npackage: tide\nname: tide.v1.0.0\nproperties:\n- {type: olm.package, value: {packageName: tide, version: 1.0.0}}\nimage: %s\nrelatedImages: [{name: bundle, image: %q}]\n", bundle, bundle))
-	to := registry.Start(t, nil) + "/mirror"
-	_, _, _, err := run(t, t.Context(), dir, to)
-	check(t, err)
-	destination, err := mirror.OpenDestination(to, "sea")
-	check(t, err)
-	defer destination.Close()
-	chosen, err := mirror.NewImages([]string{needed[3].(string)}, mirror.Options{Jobs: 1})
-	check(t, err)
-	d, err := mirror.PlanDeletion(t.Context(), destination, []*mirror.Mirror{chosen}, []*mirror.Mirror{opened(t, to+"/sea:latest")})
-	check(t, err)
-	if len(d.Unneeded) > 0 || len(d.Needed) != 1 || len(d.Absent) > 0 {
-		t.Errorf("%v are listed, %v kept and %v absent; want one kept", d.Unneeded, d.Needed, d.Absent)
 	}
 }
 

@@ -131,11 +131,10 @@ type Mirror struct {
 	folder  string // of the catalog
 	needs   []need
 	blocked []string
-	// unlisted are the bundles whose images the catalog does not list, or not all of them, and described the others whose
-	// ClusterServiceVersions are only in their images.
-	unlisted, described []*fbc.Bundle
-	images              []Image
-	catalog             Image
+	// unlisted are the bundles whose images the catalog does not list, or not all of them.
+	unlisted []*fbc.Bundle
+	images   []Image
+	catalog  Image
 
 	to       oci.Destination
 	transfer *oci.Transfer
@@ -183,9 +182,10 @@ func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error
 		return nil, err
 	}
 	m := &Mirror{Options: options, Others: part.Warnings}
-	if err := m.collect(all); err != nil {
+	if m.needs, err = imagesOf(all); err != nil {
 		return nil, err
 	}
+	m.unlisted = unlistedOf(all)
 	for _, k := range all {
 		m.Packages = append(m.Packages, k.report())
 	}
@@ -283,48 +283,16 @@ func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destinatio
 			return err
 		}
 		m.block() // nothing asks for what is blocked
-		if err := m.addFromBundles(ctx, from, m.unlisted); err != nil {
+		if err := m.addUnlisted(ctx, from); err != nil {
 			return err
 		}
 	}
 	m.block()
-	if err := m.inspectImages(ctx, m.needs); err != nil {
-		return err
-	}
-	before := len(m.needs)
-	if err := m.addFromBundles(ctx, from, m.readable()); err != nil {
-		return err
-	}
-	m.block()
-	if err := m.inspectImages(ctx, m.needs[before:]); err != nil {
-		return err
-	}
-	m.catalog.Source = ""
-	if !m.hasCatalog() {
-		return nil // the user has named each of their tags
-	}
-	return m.checkTags(ctx)
-}
-
-// readable returns the described bundles whose images were inspected. Others have a fault already.
-func (m *Mirror) readable() []*fbc.Bundle {
-	inspected := map[string]bool{}
-	for _, i := range m.images {
-		inspected[i.Source] = true
-	}
-	return slices.DeleteFunc(slices.Clone(m.described), func(b *fbc.Bundle) bool {
-		ref, err := name.ParseReference(b.Image)
-		return err != nil || !inspected[ref.Name()]
-	})
-}
-
-// inspectImages finds the manifests and blobs of images.
-func (m *Mirror) inspectImages(ctx context.Context, needs []need) error {
-	images, wholes := make([]Image, len(needs)), make([]*oci.Whole, len(needs))
+	images, wholes := make([]Image, len(m.needs)), make([]*oci.Whole, len(m.needs))
 	slow := slowness{most: m.Time}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
-	for i, need := range needs {
+	for i, need := range m.needs {
 		group.Go(func() error {
 			err := m.strikes.each(groupCtx, need.reference, 0, &slow, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
 				images[i], wholes[i], err = inspected(ctx, m.transfer, need.reference)
@@ -342,7 +310,11 @@ func (m *Mirror) inspectImages(ctx context.Context, needs []need) error {
 			m.images, m.wholes = append(m.images, images[i]), append(m.wholes, w)
 		}
 	}
-	return nil
+	m.catalog.Source = ""
+	if !m.hasCatalog() {
+		return nil // the user has named each of their tags
+	}
+	return m.checkTags(ctx)
 }
 
 // inspectCatalog builds the image of the smaller catalog, and looks for its parts in the destination.
@@ -458,21 +430,15 @@ func (m *Mirror) Document(source, destination string, dryRun bool) Document {
 // need is an image that a bundle needs.
 type need struct{ reference, bundle string }
 
-// collect finds the images of the kept bundles that the catalog names, each once, by their full references, and the bundles that may
-// need others.
-func (m *Mirror) collect(all []*keptPackage) error {
+// imagesOf returns the images of the kept bundles, each once, by their full references.
+func imagesOf(all []*keptPackage) (needs []need, err error) {
 	seen := map[string]bool{}
 	var faults faults
 	for _, k := range all {
 		for _, b := range k.bundles() {
-			images, whole, err := imagesOfBundle(b)
+			images, err := imagesOfBundle(b)
 			if err != nil {
 				faults.add(fmt.Errorf("bundle %s: %w", b.Name, err))
-			}
-			if isUnlisted(b) {
-				m.unlisted = append(m.unlisted, b)
-			} else if !whole {
-				m.described = append(m.described, b)
 			}
 			for _, reference := range images {
 				if reference == "" {
@@ -489,12 +455,12 @@ func (m *Mirror) collect(all []*keptPackage) error {
 				}
 				if !seen[ref.Name()] {
 					seen[ref.Name()] = true
-					m.needs = append(m.needs, need{ref.Name(), b.Name})
+					needs = append(needs, need{ref.Name(), b.Name})
 				}
 			}
 		}
 	}
-	return faults.joined()
+	return needs, faults.joined()
 }
 
 // maxFaults is the maximum number of listed faults.

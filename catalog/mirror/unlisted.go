@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -15,6 +16,9 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/internal/oci"
 )
+
+// relatedImageVariable is the prefix of environment variables that name images to operators.
+const relatedImageVariable = "RELATED_IMAGE_"
 
 // operator holds the fields of a ClusterServiceVersion that name images. Other fields may be invalid.
 type operator struct {
@@ -55,7 +59,7 @@ func (o *operator) images() (all []string) {
 		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 			all = append(all, c.Image)
 			for _, v := range c.Env {
-				if value, _ := v.Value.(string); registryv1.NamesImage(v.Name, value) {
+				if value, _ := v.Value.(string); strings.HasPrefix(v.Name, relatedImageVariable) && strings.Contains(value, "/") {
 					all = append(all, value)
 				}
 			}
@@ -64,22 +68,21 @@ func (o *operator) images() (all []string) {
 	return all
 }
 
-// imagesOfBundle returns the images of a bundle that the catalog names. whole says that its ClusterServiceVersion is in the catalog,
-// so that these are all.
-func imagesOfBundle(b *fbc.Bundle) (all []string, whole bool, err error) {
-	all = []string{b.Image}
+// imagesOfBundle returns the images of a bundle that the catalog names.
+func imagesOfBundle(b *fbc.Bundle) ([]string, error) {
+	all := []string{b.Image}
 	for _, related := range b.RelatedImages {
 		all = append(all, related.Image)
 	}
 	details, err := b.Details()
 	if err != nil || !details.Carried {
-		return all, false, err
+		return all, err
 	}
 	carried, err := operatorOf(details.CSV)
 	if err != nil {
-		return nil, true, err
+		return nil, err
 	}
-	return append(all, carried.images()...), true, nil
+	return append(all, carried.images()...), nil
 }
 
 func operatorOf(csv *v1alpha1.ClusterServiceVersion) (*operator, error) {
@@ -91,27 +94,35 @@ func operatorOf(csv *v1alpha1.ClusterServiceVersion) (*operator, error) {
 	return o, json.Unmarshal(text, o)
 }
 
-// isUnlisted reports whether a catalog does not list the images of a bundle, or not all of them.
-func isUnlisted(b *fbc.Bundle) bool {
-	return len(b.RelatedImages) == 0 || slices.ContainsFunc(b.RelatedImages, func(related declcfg.RelatedImage) bool { return related.Image == "" })
+// unlistedOf returns the kept bundles whose images the catalog does not list, or not all of them.
+func unlistedOf(all []*keptPackage) (unlisted []*fbc.Bundle) {
+	for _, k := range all {
+		for _, b := range k.bundles() {
+			empty := func(related declcfg.RelatedImage) bool { return related.Image == "" }
+			if len(b.RelatedImages) == 0 || slices.ContainsFunc(b.RelatedImages, empty) {
+				unlisted = append(unlisted, b)
+			}
+		}
+	}
+	return unlisted
 }
 
-// addFromBundles adds the images that bundles need and the catalog does not list: opm lists none that only a variable names. It
-// reads them from the ClusterServiceVersions in the bundles' images. A warning names the bundles that cannot be read: otherwise nobody
-// would notice until a pod fails to pull an image.
-func (m *Mirror) addFromBundles(ctx context.Context, from oci.Source, bundles []*fbc.Bundle) error {
-	found, warnings := make([][]string, len(bundles)), make([]string, len(bundles))
+// addUnlisted adds the images that bundles need and the catalog does not list. It reads them from the ClusterServiceVersions in
+// the bundles' images. A warning names the bundles that cannot be read: otherwise nobody would notice until a pod fails to pull an
+// image.
+func (m *Mirror) addUnlisted(ctx context.Context, from oci.Source) error {
+	found, warnings := make([][]string, len(m.unlisted)), make([]string, len(m.unlisted))
 	slow := slowness{most: m.Time}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(m.Jobs)
-	for i, b := range bundles {
+	for i, b := range m.unlisted {
 		group.Go(func() error {
 			err := m.strikes.each(ctx, b.Image, 0, &slow, min(inspectionTime, m.Time), func(ctx context.Context) (err error) {
-				found[i], err = imagesIn(ctx, from, b.Image, isUnlisted(b))
+				found[i], err = imagesIn(ctx, from, b)
 				return err
 			})
 			if err != nil && !oci.IsAbsent(err) { // Inspect reports images that are not there
-				warnings[i] = fmt.Sprintf("%s, and the bundle cannot be read: images that it needs may be missing: %v", lacked(b), err)
+				warnings[i] = fmt.Sprintf("the catalog %s, and the bundle cannot be read: images that it needs may be missing: %v", lacked(b), err)
 			}
 			return ctx.Err()
 		})
@@ -123,7 +134,7 @@ func (m *Mirror) addFromBundles(ctx context.Context, from oci.Source, bundles []
 	for _, n := range m.needs {
 		known[n.reference] = true
 	}
-	for i, b := range bundles {
+	for i, b := range m.unlisted {
 		if warnings[i] != "" {
 			m.Warnings = append(m.Warnings, warnings[i])
 		}
@@ -143,31 +154,28 @@ func (m *Mirror) addFromBundles(ctx context.Context, from oci.Source, bundles []
 	return nil
 }
 
-// lacked says which images of a bundle a catalog may lack.
+// lacked says which images of a bundle a catalog lacks.
 func lacked(b *fbc.Bundle) string {
 	for _, related := range b.RelatedImages {
 		if related.Image == "" {
-			return fmt.Sprintf("the catalog has no pull spec of the related image %q of bundle %s", related.Name, b.Name)
+			return fmt.Sprintf("has no pull spec of the related image %q of bundle %s", related.Name, b.Name)
 		}
 	}
-	if len(b.RelatedImages) > 0 {
-		return fmt.Sprintf("opm lists no images that only variables of bundle %s name", b.Name)
-	}
-	return "the catalog lists no related images of bundle " + b.Name
+	return "lists no related images of bundle " + b.Name
 }
 
-// imagesIn returns the images that the ClusterServiceVersion in the image of a bundle names. If the image holds no bundle, that is an
-// error only if there must be one.
-func imagesIn(ctx context.Context, from oci.Source, image string, must bool) ([]string, error) {
-	if image == "" {
-		return nil, nil // the catalog carries its objects
+// imagesIn returns the images that the ClusterServiceVersion in the image of a bundle names. For a bundle that carries its
+// objects, imagesOfBundle has read it already.
+func imagesIn(ctx context.Context, from oci.Source, b *fbc.Bundle) ([]string, error) {
+	if b.Image == "" {
+		return nil, nil
 	}
-	ref, err := name.ParseReference(image)
+	ref, err := name.ParseReference(b.Image)
 	if err != nil {
 		return nil, err
 	}
 	pulled, err := oci.PullFrom(ctx, from, ref.Name(), registryv1.ImageLimits, registryv1.Folders...)
-	if err != nil || len(pulled.Files) == 0 && !must {
+	if err != nil {
 		return nil, err
 	}
 	contents, err := registryv1.LoadImage(pulled.Reference, pulled.Files)
