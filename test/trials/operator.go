@@ -24,7 +24,6 @@ var onOperator = []Attack{
 		"operator TestAttackRecreatedNamespaceOfARemoval"},
 	{"have the AWS SDK in the driver's privileged pods start a program, by credential_process in the Secret with the credentials",
 		"the driver reads a copy of the file with known settings only, which stays as it is when the Secret changes", "drivers/efs TestCredentialProcess"},
-	{"the same by a change of the Secret while the pods run on nodes, and before others start", "as above", "test/drivers/matrix TestMatrix/efs/changed_secret"},
 	{"name a pod that is ready and no operator in the lock in the operator's namespace, so that the operator waits in silence",
 		"the wait is reported unless the pod has an operator's service account", "operator/leader TestWaitForLockIsReported"},
 	{"recreate the namespace from which OLM ran an operator, with a pod of its account, to block the clean-up after a hand-over",
