@@ -3,9 +3,11 @@ package rules
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -202,11 +204,24 @@ func checkRelatedImages(c *checked, rule findings.Rule) {
 					c.find(rule, c.csvFile, append(at, "image"), "image %s of container %s is not in spec.relatedImages", container.Image, container.Name)
 				}
 				for k, env := range container.Env {
-					if registryv1.NamesImage(env.Name, env.Value) && !related[env.Value] {
+					if imageVariable.MatchString(env.Name) && isPullSpec(env.Value) && !related[env.Value] {
 						c.find(rule, c.csvFile, append(slices.Clone(at), "env", k, "value"), "image %s, which container %s has in variable %s, is not in spec.relatedImages", env.Value, container.Name, env.Name)
 					}
 				}
 			}
 		}
 	}
+}
+
+// imageVariable matches environment variables that hold images, by the two usual conventions.
+var imageVariable = regexp.MustCompile(`(^RELATED_IMAGE_|_IMAGE$)`)
+
+// isPullSpec reports whether the value of such a variable is an image, with a path, a tag or a digest, and not a setting such as
+// PULL_IMAGE=true.
+func isPullSpec(value string) bool {
+	if !strings.ContainsAny(value, "/:@") {
+		return false
+	}
+	_, err := reference.ParseNormalizedNamed(value)
+	return err == nil
 }

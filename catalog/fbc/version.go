@@ -49,7 +49,7 @@ func ParseRange(text string) (semver.Range, error) {
 		return nil, err
 	}
 	if emptyAlternative.MatchString(text) {
-		return nil, UnusualRange("one of its alternatives is empty: OLM crashes when it compares a version with it")
+		return nil, UnusualRange("one of its alternatives is empty: OLM's resolver crashes when it compares a version with it")
 	}
 	return parsed, nil
 }

@@ -49,7 +49,7 @@ func TestCrashingResolver(t *testing.T) {
 	require.NoError(t, err)
 	got, err := state.Predict(t.Context())
 	require.NoError(t, err)
-	if len(got) != 1 || got[0].Reaction != Refused || !strings.HasPrefix(got[0].Message, "OLM's resolver crashes, and OLM's catalog operator does, too: ") {
+	if len(got) != 1 || got[0].Reaction != Refused || !strings.HasPrefix(got[0].Message, "OLM's resolver, which OLM's catalog operator runs, too, crashes on this catalog: ") {
 		t.Errorf("the predictions are %+v", got)
 	}
 }

@@ -51,7 +51,7 @@ func (st *State) resolve(ctx context.Context) (*resolution, error) {
 	go func() { // it takes no context, so it ends with the process
 		defer func() {
 			if cause := recover(); cause != nil {
-				done <- outcome{nil, fmt.Errorf("OLM's resolver crashes, and OLM's catalog operator does, too: %v", cause)}
+				done <- outcome{nil, fmt.Errorf("OLM's resolver, which OLM's catalog operator runs, too, crashes on this catalog: %v", cause)}
 			}
 		}()
 		r, err := st.run()

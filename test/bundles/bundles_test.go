@@ -89,7 +89,7 @@ func extract(ctx context.Context, folder, path, dir string) error {
 	return nil
 }
 
-// comparison counts what a run has compared.
+// comparison counts the bundles of a run by result.
 type comparison struct {
 	opm string
 

@@ -55,8 +55,11 @@ func TestPublishedErrors(t *testing.T) {
 			c.took.Round(time.Second), c.slowest, c.longest.Round(time.Millisecond), len(c.faulty), c.warned)
 		all = append(all, c.faulty...)
 	}
+	if len(all) == 0 && *part == "1/1" {
+		t.Fatal("no bundle has errors, and thousands of public ones do: nothing was checked")
+	}
 	if len(all) == 0 {
-		t.Skip("no bundle has errors")
+		t.Skipf("no bundle of part %s has errors; try another part", *part)
 	}
 	slices.SortFunc(all, func(a, b faulty) int {
 		return cmp.Or(strings.Compare(a.path, b.path), strings.Compare(a.repository, b.repository))

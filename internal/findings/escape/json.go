@@ -22,8 +22,8 @@ func JSON(w io.Writer, value any) error {
 	return err
 }
 
-// VisibleJSON returns JSON with the same data in which the strings have \u escapes, as JSON writes them. Outside of strings, JSON has no such characters but line
-// ends.
+// VisibleJSON returns JSON with the same data, in which strings have \u escapes for hidden characters and for what a CI system could
+// take for a command. Outside of strings, JSON has no such characters but line ends.
 func VisibleJSON(text []byte) []byte {
 	if !hidden(string(bytes.ReplaceAll(text, []byte("\n"), nil))) && !bytes.Contains(text, []byte("##")) {
 		return text
