@@ -94,12 +94,12 @@ func manilaPodsOn(t *testing.T, c *cluster.Cluster, nodes ...string) []corev1.Po
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !slices.Contains(nodes, pod.Spec.NodeName) })
 }
 
-// troublesOf returns an error with each container of a pod that does not run or was restarted.
+// troublesOf returns an error with each container of a pod that does not run or has crashed.
 func troublesOf(pod corev1.Pod) error {
 	var errs []error
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		done := status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
-		if status.RestartCount > 0 || !status.Ready && !done {
+		if testbed.HasCrashed(status) || !status.Ready && !done {
 			errs = append(errs, fmt.Errorf("pod %s, container %s: %d restarts, state %v, before %v",
 				pod.Name, status.Name, status.RestartCount, status.State, status.LastTerminationState))
 		}
