@@ -17,10 +17,14 @@ import (
 type offer struct {
 	versions map[string][]semver.Version // by package
 	apis     map[property.GVK]bool
+	left     int // bytes of ranges that may still be compared with a version
 }
 
-func offerOf(c *fbc.Catalog) offer {
-	o := offer{map[string][]semver.Version{}, map[property.GVK]bool{}}
+// comparedRanges is how many bytes of ranges are compared with a version: many bundles may require a package of many versions.
+const comparedRanges = 256 << 20
+
+func offerOf(c *fbc.Catalog) *offer {
+	o := &offer{map[string][]semver.Version{}, map[property.GVK]bool{}, comparedRanges}
 	for _, p := range c.Packages {
 		for _, b := range p.Bundles {
 			if number := b.Number(); number != nil {
@@ -55,6 +59,9 @@ func dependencyWarnings(c *fbc.Catalog) (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("package %s depends on %s, which the smaller catalog lacks: %s", p.Name, lacked, shortened(needing[lacked])))
 		}
 	}
+	if o.left < 0 {
+		warnings = append(warnings, "the bundles have so many dependencies on packages of so many versions that not all are compared: the smaller catalog may lack others")
+	}
 	return warnings
 }
 
@@ -69,7 +76,7 @@ func shortened(names []string) string {
 }
 
 // lackedBy returns the missing dependencies of a bundle, each once.
-func (o offer) lackedBy(b *fbc.Bundle) (all []string) {
+func (o *offer) lackedBy(b *fbc.Bundle) (all []string) {
 	for _, p := range b.Properties {
 		switch p.Type {
 		case property.TypePackageRequired:
@@ -93,7 +100,7 @@ func (o offer) lackedBy(b *fbc.Bundle) (all []string) {
 }
 
 // lacked returns the missing dependencies of a constraint. It ignores rules in CEL, which only OLM can evaluate.
-func (o offer) lacked(c constraints.Constraint) (all []string) {
+func (o *offer) lacked(c constraints.Constraint) (all []string) {
 	switch {
 	case c.Package != nil:
 		if !o.hasPackage(c.Package.PackageName, c.Package.VersionRange) {
@@ -123,7 +130,13 @@ func (o offer) lacked(c constraints.Constraint) (all []string) {
 	return all
 }
 
-func (o offer) hasPackage(name, text string) bool {
+func (o *offer) hasPackage(name, text string) bool {
 	accepts, err := fbc.ParseRange(text)
-	return err != nil || slices.ContainsFunc(o.versions[name], func(v semver.Version) bool { return accepts(v) }) // a rule reports an invalid range
+	if err != nil {
+		return true // a rule reports an invalid range
+	}
+	if o.left -= len(text) * len(o.versions[name]); o.left < 0 {
+		return true // dependencyWarnings says so
+	}
+	return slices.ContainsFunc(o.versions[name], func(v semver.Version) bool { return accepts(v) })
 }

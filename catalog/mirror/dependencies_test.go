@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,19 +66,45 @@ func TestDependencies(t *testing.T) {
 				entries += fmt.Sprintf("- {name: tide.v1.0.%d, skipRange: '<1.0.%[1]d', skips: [%s]}\n", i, skipped(i))
 			}
 			text += "---\nschema: olm.channel\npackage: tide\nname: stable\nentries:\n" + entries
-			dir := t.TempDir()
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o644))
-			options := mirror.Options{Name: "sea", Tag: "latest"}
-			for _, name := range tc.packages {
-				options.Selections = append(options.Selections, mirror.Selection{Package: name})
-			}
-			m, err := mirror.New(t.Context(), dir, options)
-			require.NoError(t, err)
-			defer m.Close()
-			slices.Sort(m.Warnings)
-			assert.Empty(t, cmp.Diff(tc.want, m.Warnings), "warnings (-want +got)")
+			assert.Empty(t, cmp.Diff(tc.want, warningsOf(t, text, tc.packages...)), "warnings (-want +got)")
 		})
 	}
+}
+
+// TestManyDependencies: the comparisons of required ranges with versions have a limit.
+func TestManyDependencies(t *testing.T) {
+	const versions, dependencies = 400, 12
+	text := "schema: olm.package\nname: moon\ndefaultChannel: full\n---\nschema: olm.channel\npackage: moon\nname: full\nentries: [{name: moon.v1.0.0}"
+	for i := 1; i < versions; i++ {
+		text += fmt.Sprintf(",{name: moon.v1.0.%d, replaces: moon.v1.0.%d}", i, i-1)
+	}
+	text += "]\n"
+	for i := range versions {
+		text += fmt.Sprintf("---\nschema: olm.bundle\npackage: moon\nname: moon.v1.0.%[1]d\nimage: quay.io/example/moon:v%[1]d\nproperties:\n- {type: olm.package, value: {packageName: moon, version: 1.0.%[1]d}}\n", i)
+	}
+	text += "---\nschema: olm.package\nname: tide\ndefaultChannel: stable\n---\nschema: olm.channel\npackage: tide\nname: stable\nentries: [{name: tide.v1.0.0}]\n---\n" +
+		"schema: olm.bundle\npackage: tide\nname: tide.v1.0.0\nimage: quay.io/example/tide:v1\nproperties:\n- {type: olm.package, value: {packageName: tide, version: 1.0.0}}\n"
+	for i := range dependencies {
+		text += fmt.Sprintf("- {type: olm.package.required, value: {packageName: moon, versionRange: '>=1.0.%d%s'}}\n", i, strings.Repeat(" ", 60_000))
+	}
+	assert.Equal(t, []string{"the bundles have so many dependencies on packages of so many versions that not all are compared: the smaller catalog may lack others"},
+		warningsOf(t, text, "tide", "moon"))
+}
+
+// warningsOf returns the warnings of a mirror of packages of a catalog.
+func warningsOf(t *testing.T, text string, packages ...string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(text), 0o644))
+	options := mirror.Options{Name: "sea", Tag: "latest"}
+	for _, name := range packages {
+		options.Selections = append(options.Selections, mirror.Selection{Package: name})
+	}
+	m, err := mirror.New(t.Context(), dir, options)
+	require.NoError(t, err)
+	defer m.Close()
+	slices.Sort(m.Warnings)
+	return m.Warnings
 }
 
 // skipped lists the bundles before a number.

@@ -50,14 +50,18 @@ func AgainstAt(now, before *fbc.Catalog, place Place) (found []*findings.Finding
 			continue
 		}
 		var gone []*fbc.Channel
+		updates := &apiUpdates{}
 		for _, channel := range was.Channels {
 			if p.FindChannel(channel.Name) == nil {
 				gone = append(gone, channel)
 				continue
 			}
-			for _, f := range channelAgainst(p, was, channel, place) {
+			for _, f := range channelAgainst(p, was, channel, updates, place) {
 				found = append(found, f.In(was.Name))
 			}
+		}
+		for _, f := range updates.report(place) {
+			found = append(found, f.In(was.Name))
 		}
 		if len(gone) > 0 {
 			found = append(found, channelsGone(p, gone, place).In(was.Name))
@@ -82,8 +86,9 @@ func channelsGone(p *fbc.Package, gone []*fbc.Channel, place Place) *findings.Fi
 	return place(againstChannel, p.Span, nil, "channels of package %q are gone: %s", p.Name, strings.Join(channels, "; "))
 }
 
-// channelAgainst checks what happens to clusters that are subscribed to a channel.
-func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, place Place) (found []*findings.Finding) {
+// channelAgainst checks what happens to clusters that are subscribed to a channel. It adds the updates of its head to those of the
+// package.
+func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, updates *apiUpdates, place Place) (found []*findings.Finding) {
 	c := p.FindChannel(channel.Name)
 	g := upgrade.Of(p, c)
 	if len(g.Chain) == 0 {
@@ -91,7 +96,8 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, place Place) (fou
 	}
 	var gone []string
 	var lost []*upgrade.Entry
-	for _, e := range upgrade.Of(was, channel).Entries {
+	before := upgrade.Of(was, channel)
+	for _, e := range before.Entries {
 		if g.Find(e.Name) != nil {
 			continue // Check reports the entry
 		}
@@ -106,7 +112,7 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, place Place) (fou
 			quotedNames(lost), plural(lost, "an entry", "entries"), c.Name, channel.File, channel.Line, g.Heads[0].Name,
 			plural(lost, "it", "them"), plural(lost, "its version", "their versions")))
 	}
-	found = append(found, apisAgainst(p, was, c, g, upgrade.Of(was, channel), place)...)
+	apisAgainst(p, was, c, g, before, updates)
 	if len(gone) > len(lost) {
 		found = append(found, place(againstGone, c.Span, []any{"entries"}, "entries of channel %q at %s:%d are gone: %s",
 			c.Name, channel.File, channel.Line, strings.Join(gone, ", ")))
@@ -114,8 +120,9 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, place Place) (fou
 	return found
 }
 
-// apisAgainst reports the updates from the heads of an earlier channel that remove versions of APIs.
-func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph, place Place) (found []*findings.Finding) {
+// apisAgainst finds the updates from the heads of an earlier channel that remove versions of APIs, and adds them to those of the
+// package.
+func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph, updates *apiUpdates) {
 	passed := map[string]bool{} // after these, the updates are the same for all heads
 	for _, head := range earlier.Heads {
 		from, version := was.FindBundle(head.Name), head.Version()
@@ -126,12 +133,48 @@ func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph,
 				break
 			}
 			to := p.FindBundle(u.Entry.Name)
-			for _, api := range fbc.RemovedAPIs(from, to) {
-				found = append(found, place(againstAPI, c.Span, entryPath(u.Entry.Index), "the update from %s to %s in channel %q removes version %s of %s (%s): OLM refuses it on "+
-					"clusters that have stored objects in that version; there, rewrite the objects and remove the version from status.storedVersions first",
-					from.Name, to.Name, c.Name, api.Version, api.Kind, api.Group))
-			}
+			updates.add(from, to, c, u.Entry)
 			from, version = to, u.Entry.Version()
+		}
+	}
+}
+
+// apiUpdates are updates that are searched for removed versions of APIs. Many channels may make the same one: it is compared and
+// reported once.
+type apiUpdates struct {
+	all   []*apiUpdate
+	known map[[2]*fbc.Bundle]*apiUpdate
+}
+
+type apiUpdate struct {
+	from, to *fbc.Bundle
+	channel  *fbc.Channel // the first
+	entry    *upgrade.Entry
+	others   int // the number of other channels
+}
+
+func (a *apiUpdates) add(from, to *fbc.Bundle, c *fbc.Channel, entry *upgrade.Entry) {
+	if u := a.known[[2]*fbc.Bundle{from, to}]; u != nil {
+		u.others++
+		return
+	}
+	u := &apiUpdate{from: from, to: to, channel: c, entry: entry}
+	if a.known == nil {
+		a.known = map[[2]*fbc.Bundle]*apiUpdate{}
+	}
+	a.all, a.known[[2]*fbc.Bundle{from, to}] = append(a.all, u), u
+}
+
+func (a *apiUpdates) report(place Place) (found []*findings.Finding) {
+	for _, u := range a.all {
+		channels := fmt.Sprintf("channel %q", u.channel.Name)
+		if u.others > 0 {
+			channels += fmt.Sprintf(" and %d %s", u.others, plural(make([]int, u.others), "other", "others"))
+		}
+		for _, api := range fbc.RemovedAPIs(u.from, u.to) {
+			found = append(found, place(againstAPI, u.channel.Span, entryPath(u.entry.Index), "the update from %s to %s in %s removes version %s of %s (%s): OLM refuses it on "+
+				"clusters that have stored objects in that version; there, rewrite the objects and remove the version from status.storedVersions first",
+				u.from.Name, u.to.Name, channels, api.Version, api.Kind, api.Group))
 		}
 	}
 	return found

@@ -36,7 +36,8 @@ var channelRules = []rule{
 		check: checkSkips},
 	{Rule: findings.Rule{ID: "entry-skip-range", Severity: findings.Error,
 		What: "A skipRange is a range of versions, such as \">=1.0.0 <1.2.0\".",
-		Why:  "OLM's tools reject the catalog, and OLM itself ignores such a skipRange."},
+		Why: "OLM's tools reject the catalog, and OLM itself ignores such a skipRange. " +
+			"The different ones of a channel have at most 64 KiB together, because the version of each entry is compared with each; OLM has no such limit."},
 		check: checkSkipRanges},
 	{Rule: findings.Rule{ID: "entry-reference", Severity: findings.Warning,
 		What: "A name that an entry replaces or skips is not a misspelt name of another entry.",
@@ -126,7 +127,11 @@ func checkSkips(s *subject, report report) {
 }
 
 func checkSkipRanges(s *subject, report report) {
-	for _, c := range s.Channels {
+	for i, c := range s.Channels {
+		if unread := s.graphs[i].Unread; len(unread) > 0 {
+			report(c.Span, entryPath(unread[0].Index, "skipRange"), "the different skipRanges of channel %q have more than %d bytes together: that of entry %q, and %d later ones, are not compared with versions",
+				c.Name, upgrade.MaxRanges, unread[0].Name, len(unread)-1)
+		}
 		for i, e := range c.Entries {
 			if e.SkipRange == "" {
 				continue

@@ -71,7 +71,7 @@ func LoadPart(ctx context.Context, dir string, use Use, packages ...string) (*Pa
 			return nil, joined(why)
 		}
 	}
-	c.Packages = slices.DeleteFunc(c.Packages, func(p *fbc.Package) bool { return slices.Contains(part.LeftOut, p.Name) })
+	c.Packages = slices.DeleteFunc(c.Packages, func(p *fbc.Package) bool { return p.Incomplete || unusable[p.Name] })
 	for _, f := range faults {
 		if asked(f) {
 			part.Warnings = append(part.Warnings, f)

@@ -96,16 +96,79 @@ func TestManyLargeHeads(t *testing.T) {
 		before += fmt.Sprintf("---\nschema: olm.channel\npackage: tide\nname: c%d\nentries: [{name: tide.v%s}]\n", i, version) + bundle(version, 0)
 		now += fmt.Sprintf("---\nschema: olm.channel\npackage: tide\nname: c%d\nentries: [{name: tide.v2.0.0, skips: [tide.v%s]}]\n", i, version)
 	}
-	load := func(text string) *fbc.Catalog {
-		dir := t.TempDir()
-		catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), text)
-		c, err := rules.Load(t.Context(), dir)
-		require.NoError(t, err)
-		return c
-	}
-	text := reportOf(t, rules.Against(load(now), load(before)))
+	text := reportOf(t, rules.Against(load(t, now), load(t, before)))
 	if want := `too many channels have large heads: from channel "c10" on, what they ask for is not compared`; !strings.Contains(text, want) || strings.Count(text, "(against-access)") != 1 {
 		t.Errorf("want one finding of the rule, %s:\n%.2000s", want, text)
+	}
+}
+
+// load reads a valid catalog of one file.
+func load(t *testing.T, text string) *fbc.Catalog {
+	t.Helper()
+	c, err := rules.Load(t.Context(), catalogDir(t, text))
+	require.NoError(t, err)
+	return c
+}
+
+func catalogDir(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), text)
+	return dir
+}
+
+// TestManyChannelsLoseAnAPI: an update that many channels make is reported once.
+func TestManyChannelsLoseAnAPI(t *testing.T) {
+	catalog := func(entry string, versions ...string) string {
+		text := "schema: olm.package\nname: tide\ndefaultChannel: c0\n"
+		for i := range 3 {
+			text += fmt.Sprintf("---\nschema: olm.channel\npackage: tide\nname: c%d\nentries: [%s]\n", i, entry)
+		}
+		for i, api := range versions {
+			text += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v1.0.%[1]d\nimage: registry.example.com/tide:%[1]d\nproperties:\n- {type: olm.package, value: {packageName: tide, version: 1.0.%[1]d}}\n", i)
+			for _, version := range strings.Fields(api) {
+				text += fmt.Sprintf("- {type: olm.gvk, value: {group: sea.example.com, version: %s, kind: Tide}}\n", version)
+			}
+		}
+		return text
+	}
+	before := catalog("{name: tide.v1.0.0}", "v1 v1beta1")
+	now := catalog("{name: tide.v1.0.0}, {name: tide.v1.0.1, replaces: tide.v1.0.0}", "v1 v1beta1", "v1")
+	text := reportOf(t, rules.Against(load(t, now), load(t, before)))
+	if want := `the update from tide.v1.0.0 to tide.v1.0.1 in channel "c0" and 2 others removes version v1beta1 of Tide`; strings.Count(text, "(against-api-version)") != 1 || !strings.Contains(text, want) {
+		t.Errorf("want one finding of the rule, %s:\n%s", want, text)
+	}
+}
+
+// TestManySkipRanges: the different skipRanges of a channel that are compared with each of its versions have a limit.
+func TestManySkipRanges(t *testing.T) {
+	catalog := func(entries int, skipRange func(i int) string) string {
+		text := "schema: olm.package\nname: tide\ndefaultChannel: stable\n---\nschema: olm.channel\npackage: tide\nname: stable\nentries:\n- name: tide.v1.0.0\n"
+		bundles := ""
+		for i := range entries {
+			if i > 0 {
+				text += fmt.Sprintf("- {name: tide.v1.0.%d, replaces: tide.v1.0.%d, skipRange: '%s'}\n", i, i-1, skipRange(i))
+			}
+			bundles += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v1.0.%[1]d\nimage: registry.example.com/tide:%[1]d\nproperties:\n- {type: olm.package, value: {packageName: tide, version: 1.0.%[1]d}}\n", i)
+		}
+		return text + bundles
+	}
+	for name, tc := range map[string]struct {
+		skipRange func(i int) string
+		want      string
+	}{
+		"the same": {func(int) string { return "<1.0.0 || " + strings.Repeat(" ", 1000) + "<0.1.0" }, ""},
+		"others": {func(i int) string { return fmt.Sprintf("<1.0.0 || %s<0.0.%d", strings.Repeat(" ", 1000), i) },
+			`the different skipRanges of channel "stable" have more than 65536 bytes together: that of entry "tide.v1.0.65", and 34 later ones, are not compared with versions`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := rules.Load(t.Context(), catalogDir(t, catalog(100, tc.skipRange)))
+			if tc.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tc.want)
+			}
+		})
 	}
 }
 

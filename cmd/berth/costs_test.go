@@ -137,7 +137,7 @@ var catalogInputs = []input{
 	}, 300_000},
 	{"chain", channel(func(i int, e map[string]any) {}), 1000},
 	{"range", channel(func(i int, e map[string]any) { e["skipRange"] = ">=0.0.0 <9999.0.0" }), 1000},
-	{"ranges", channel(func(i int, e map[string]any) { e["skipRange"] = fmt.Sprintf(">=0.0.0 <0.0.%d", i) }), 1000},
+	{"ranges", channel(func(i int, e map[string]any) { e["skipRange"] = fmt.Sprintf(">=0.0.0 <0.0.%d", i) }), 3000},
 	{"skips", channel(func(i int, e map[string]any) {
 		var skips []string
 		for j := range 200 {

@@ -3,6 +3,7 @@ package prediction
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/blang/semver/v4"
@@ -65,7 +66,7 @@ func (st *State) dependencyMissing(b *fbc.Bundle) bool {
 			continue
 		}
 		for _, e := range snapshot.Entries {
-			provided = provided.Union(e.ProvidedAPIs)
+			maps.Copy(provided, e.ProvidedAPIs)
 			versions[e.SourceInfo.Package] = append(versions[e.SourceInfo.Package], e.Version)
 		}
 	}

@@ -79,6 +79,9 @@ type Graph struct {
 	// Chain are the entries that OLM may install, from the head down. It is empty if OLM cannot order the
 	// channel.
 	Chain []*Entry
+	// Unread are entries whose skipRange is not compared with versions, because those of the entries before them have MaxRanges
+	// bytes. OLM compares all.
+	Unread []*Entry
 
 	byName map[string]*Entry
 	// byEdge holds the position in Chain of the first entry that replaces or skips a name; ranged the positions of entries with a
@@ -99,17 +102,30 @@ const (
 	stranded
 )
 
+// MaxRanges is how many bytes the different skipRanges of a channel have together that are read. The version of each entry is compared
+// with each of them.
+const MaxRanges = 64 << 10
+
 // Of returns the graph of a channel of a package.
 func Of(p *fbc.Package, c *fbc.Channel) *Graph {
 	g := &Graph{byName: map[string]*Entry{}}
+	ranges, size := map[string]semver.Range{}, 0 // of all skipRanges
 	for i, declared := range c.Entries {
 		e := &Entry{ChannelEntry: declared, Index: i}
 		if b := p.FindBundle(e.Name); b != nil {
 			e.Number = b.Number()
 		}
-		if e.SkipRange != "" {
-			e.skipped, _ = fbc.ParseRange(e.SkipRange) // OLM also ignores an invalid one
+		parsed, known := ranges[e.SkipRange]
+		switch {
+		case e.SkipRange == "" || known:
+		case size+len(e.SkipRange) > MaxRanges:
+			g.Unread = append(g.Unread, e)
+		default:
+			parsed, _ = fbc.ParseRange(e.SkipRange) // OLM also ignores an invalid one
+			ranges[e.SkipRange] = parsed
+			size += len(e.SkipRange)
 		}
+		e.skipped = parsed
 		if e.Name != "" && g.byName[e.Name] == nil {
 			g.Entries = append(g.Entries, e)
 			g.byName[e.Name] = e
