@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -126,7 +128,10 @@ func program(t *testing.T) string {
 	return programs.Path("berth")
 }
 
-// TestHostileFiles runs each command with files of an attacker.
+var allPairs = flag.Bool("all-pairs", false, "try each hostile text with each command, and not only one of each kind")
+
+// TestHostileFiles runs each command with files of an attacker. Each hostile text comes to several commands, and one that is of all kinds
+// at once to all.
 func TestHostileFiles(t *testing.T) {
 	berth := program(t)
 	type pair struct{ hostile, harmless *input }
@@ -134,10 +139,15 @@ func TestHostileFiles(t *testing.T) {
 	for name, text := range hostile {
 		inputs[name] = pair{newInput(t, text), newInput(t, harmless(text))}
 	}
-	for _, c := range commands {
+	names := slices.Sorted(maps.Keys(inputs))
+	for i, c := range commands {
 		t.Run(strings.ReplaceAll(c.args, "/", "-"), func(t *testing.T) {
 			t.Parallel()
-			for name, w := range inputs {
+			for j, name := range names {
+				if !*allPairs && name != "all at once" && j != i%len(names) {
+					continue
+				}
+				w := inputs[name]
 				t.Run(name, func(t *testing.T) {
 					wantOut, wantErr := check(t, berth, w.harmless.dir, c)
 					out, stderr := check(t, berth, w.hostile.dir, c)
