@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -41,6 +42,9 @@ type guard struct {
 // (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pushing-manifests).
 const maxAnswer = 4 << 20
 
+// maxHeader is the maximum size of the header of a response, in bytes.
+const maxHeader = 256 << 10
+
 // maxRefusal is how much of a response is read that says why a request failed, in bytes. It becomes part of an error, of which a
 // command may keep one for each image.
 const maxRefusal = 16 << 10
@@ -73,6 +77,8 @@ func newTransport(control func(network, address string, _ syscall.RawConn) error
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: 30 * time.Second,
+		// Many requests run at the same time.
+		MaxResponseHeaderBytes: maxHeader,
 	}
 }
 
@@ -152,12 +158,51 @@ func private(address string) error {
 
 // isPrivate reports whether an address is not public.
 func isPrivate(address netip.Addr) bool {
-	address = address.Unmap().WithZone("")
-	return isForbidden(address, false) || address.IsPrivate() || sharedSpace.Contains(address)
+	address = reached(address)
+	return isForbidden(address, false) || address.IsPrivate() || within(address, internal)
 }
 
-// sharedSpace are the addresses that providers and clusters use behind their own translation: RFC 6598.
-var sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
+// internal are addresses that networks use for themselves, besides those of RFC 1918 and RFC 4193.
+var internal = prefixes(
+	"100.64.0.0/10",  // of providers and clusters behind their own translation: RFC 6598
+	"192.0.0.0/24",   // RFC 6890
+	"198.18.0.0/15",  // RFC 2544
+	"240.0.0.0/4",    // RFC 1112
+	"64:ff9b:1::/48", // of networks that translate to IPv4 in their own way: RFC 8215
+	"fec0::/10",      // RFC 3879
+)
+
+// translated are the IPv6 addresses behind which a router reaches an IPv4 address, by the place of its first byte in them.
+var translated = map[int][]netip.Prefix{
+	2:  prefixes("2002::/16"),             // RFC 3056
+	12: prefixes("64:ff9b::/96", "::/96"), // RFC 6052, RFC 4291
+}
+
+// reached returns the address that is reached by another one.
+func reached(address netip.Addr) netip.Addr {
+	address = address.Unmap().WithZone("")
+	if address.IsLoopback() || address.IsUnspecified() {
+		return address
+	}
+	for at, all := range translated {
+		if within(address, all) {
+			bytes := address.As16()
+			return netip.AddrFrom4([4]byte(bytes[at : at+4]))
+		}
+	}
+	return address
+}
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+func within(address netip.Addr, any []netip.Prefix) bool {
+	return slices.ContainsFunc(any, func(p netip.Prefix) bool { return p.Contains(address) })
+}
 
 // checkAddress checks the address that a host name resolved to.
 func checkAddress(address string, local bool) error {
@@ -172,19 +217,17 @@ func checkAddress(address string, local bool) error {
 }
 
 // metadata are the addresses of clouds' metadata services that are not link-local.
-var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
+var metadata = prefixes("fd00:ec2::254/128", "fd20:ce::254/128", "100.100.100.200/32", "168.63.129.16/32")
+
+// thisHost are addresses that lead to this machine, besides loopback: RFC 1122.
+var thisHost = netip.MustParsePrefix("0.0.0.0/8")
 
 func isForbidden(address netip.Addr, local bool) bool {
-	address = address.Unmap().WithZone("")
-	if address.IsLoopback() || address.IsUnspecified() {
+	address = reached(address)
+	if address.IsLoopback() || address.IsUnspecified() || thisHost.Contains(address) {
 		return !local
 	}
-	for _, known := range metadata {
-		if address == known {
-			return true
-		}
-	}
-	return address.IsLinkLocalUnicast() || address.IsMulticast()
+	return address.IsLinkLocalUnicast() || address.IsMulticast() || within(address, metadata)
 }
 
 // isLocal reports whether a host name or address is this machine.

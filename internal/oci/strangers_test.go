@@ -36,6 +36,13 @@ func TestStrangersRegistries(t *testing.T) {
 		"[fd00:ec2::254]:80":     "http://[fd00:ec2::254]:80/v2/",
 		"[fd12::1]:80":           "http://[fd12::1]:80/v2/",
 		"[::ffff:10.1.2.3]:80":   "http://[::ffff:10.1.2.3]:80/v2/",
+		"[64:ff9b::a01:203]:80":  "http://[64:ff9b::a01:203]:80/v2/", // 10.1.2.3 behind a router
+		"[2002:a01:203::1]:80":   "http://[2002:a01:203::1]:80/v2/",
+		"[::10.1.2.3]:80":        "http://[::10.1.2.3]:80/v2/",
+		"[fec0::1]:80":           "http://[fec0::1]:80/v2/",
+		"168.63.129.16":          "https://168.63.129.16/v2/", // Azure's
+		"198.18.0.1":             "https://198.18.0.1/v2/",
+		"240.0.0.1":              "https://240.0.0.1/v2/",
 		"registry.example.com":   "https://10.1.2.3/layer", // its redirect
 		"registry.example.com:1": "https://127.0.0.1/layer",
 	} {
@@ -51,6 +58,14 @@ func TestStrangersRegistries(t *testing.T) {
 		if _, err := allowed.guard(from).transport(request); err != nil && to != "https://127.0.0.1/layer" {
 			t.Errorf("%s, as the user names it: %v", to, err)
 		}
+	}
+	for _, public := range []string{"192.0.2.1", "[2001:db8::1]", "[64:ff9b::c000:201]", "[2002:c000:201::1]"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+public+"/v2/", nil)
+		require.NoError(t, err)
+		from, err := name.NewRegistry("registry.example.com")
+		require.NoError(t, err)
+		_, err = PublicRegistries(t.Context()).(*registries).guard(from).transport(request)
+		require.NoError(t, err, "%s, as a stranger names it", public)
 	}
 	// A name may stand for any address.
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, here.URL, nil)
@@ -110,6 +125,21 @@ func TestSlowBody(t *testing.T) {
 	if read, err := io.ReadAll(fast); err != nil || len(read) != 1<<20 || fast.left < 10*time.Second {
 		t.Errorf("a fast one: %d bytes, and %s are left: %v", len(read), fast.left, err)
 	}
+}
+
+// TestLongHeader: the header of a response is bounded, too.
+func TestLongHeader(t *testing.T) {
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Long", strings.Repeat("x", 2*maxHeader))
+	}))
+	defer registry.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, registry.URL, nil)
+	require.NoError(t, err)
+	response, err := toNamed.RoundTrip(request)
+	if err == nil {
+		response.Body.Close()
+	}
+	require.ErrorContains(t, err, "server response headers exceeded 262144 bytes")
 }
 
 // TestLayerAnswers: only the answer to the request for a layer itself is exempt from the limit for other
