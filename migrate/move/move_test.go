@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/tools"
 	"github.com/berth-csi/berth/lab/fault"
 	"github.com/berth-csi/berth/migrate"
@@ -226,6 +229,66 @@ func TestPutBack(t *testing.T) {
 	assert.NoError(t, <-ended)
 	p.Run(p.rollback)
 	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
+}
+
+// TestFailedInstallPlan: OLM v0 cannot install the operator again, because somebody's policy refuses one of its objects. The move back ends
+// with the reason and with commands, after which it goes on.
+func TestFailedInstallPlan(t *testing.T) {
+	t.Parallel()
+	p := newSite(t).newPlace(t, false)
+	p.startV1()
+	p.Run(p.apply(move.ToV1))
+	p.mustBe("the operator to be with OLM v1", p.isWithV1)
+	allow := p.refuseConfigMapOfOLM()
+	err := p.apply(move.ToV0)(t.Context(), p.Config())
+	require.ErrorContains(t, err, "the harbour is closed")
+	commands := regexp.MustCompile("begin again with `([^`]+)`, and run `berth move resume " + p.pkg).FindStringSubmatch(err.Error())
+	require.Len(t, commands, 2, "the error is: %v", err)
+	allow()
+	sh := exec.CommandContext(t.Context(), "bash", "-ec", `oc() { "$KUBECTL" "$@"; }; `+commands[1])
+	sh.Env = append(os.Environ(), "KUBECTL="+p.Tools().Path("kubectl"), "KUBECONFIG="+p.Kubeconfig())
+	output, err := sh.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", commands[1], output)
+	p.Run(p.apply(move.ToV0))
+	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
+}
+
+// refuseConfigMapOfOLM has the API server refuse that OLM v0 writes the bundle's ConfigMap, until allow is called.
+func (p *place) refuseConfigMapOfOLM() (allow func()) {
+	p.t.Helper()
+	catalogOperator := "system:serviceaccount:openshift-operator-lifecycle-manager:catalog-operator-serviceaccount"
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: p.pkg},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}}}},
+			Validations: []admissionv1.Validation{{Message: "the harbour is closed",
+				Expression: fmt.Sprintf("request.namespace != %q || request.userInfo.username != %q", p.namespace, catalogOperator)}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: p.pkg},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}}}
+	p.Create(policy)
+	p.Create(binding)
+	asOLM := rest.CopyConfig(p.Config())
+	asOLM.Impersonate = rest.ImpersonationConfig{UserName: catalogOperator, Groups: []string{"system:masters"}}
+	writer, err := client.New(asOLM, client.Options{})
+	require.NoError(p.t, err)
+	cluster.Eventually(p.t, limit, "the policy to be in force", func(ctx context.Context) error {
+		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "probe"}}
+		if err := writer.Create(ctx, probe, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "the harbour is closed") {
+			return fmt.Errorf("creating a ConfigMap as OLM results in %v", err)
+		}
+		return nil
+	})
+	return func() {
+		p.t.Helper()
+		for _, object := range []client.Object{binding, policy} {
+			require.NoError(p.t, p.Client().Delete(p.t.Context(), object))
+		}
+	}
 }
 
 // TestLabelledObjects: somebody who may write in the operator's namespace creates many objects with the labels of OLM v0 or of the
