@@ -25,11 +25,16 @@ var splits = []split{
 		"TestDriverLeavesANamespaceThatIsGone", "TestUninstallWaitsForPodOfAReplacedClaim", "TestObservedConfigOfOthersReachesNoPod", "TestQuota",
 		"TestNotReadyNodeHoldsNothing", "TestRefusedObjectHoldsNoAdoption", "TestOtherDriver",
 	}},
-	{pkg: "sharedvolume", rest: 220, options: oneFault, second: []string{
+	{pkg: "sharedvolume", rest: 280, options: oneFault, second: []string{
 		"TestRandomSequences", "TestManyAtOnce", "TestSlotsTimeOut", "TestSlotsReachEverybody", "TestTenantFillsCaches", "TestTenantHasLargeObjectsListed",
 		"TestTenantHasPodsListed", "TestAdoption",
 		"TestCrashSweep/delete", "TestCrashSweep/repair_claim", "TestCrashSweep/repair_volume", "TestCrashSweep/repair_both", "TestMissingDefinitions", "TestTenantLeavesVolume", "TestRefusedPolicy", "TestRepair",
 		"TestRejectedClaimReleasesSlot", "TestUnboundClaimLosesSlot", "TestNamespaceDeletedDuringDowntime", "TestTenants/attacks/store_large_objects",
+		"TestTenants/attacks/choose_names_that_add_up_to_another's", "TestTenants/attacks/inherit_a_community_operator's_volume_by_its_names",
+		"TestTenants/attacks/be_there_first_where_a_grant_waits_for_a_namespace", "TestTenants/attacks/hold_the_namespace_by_a_finalizer",
+		"TestTenants/attacks/create_in_a_namespace_that_ends", "TestTenants/attacks/use_one_access_point_twice",
+		"TestTenants/attacks/pass_for_a_cluster_of_the_community_operator", "TestTenants/attacks/smuggle_a_path_into_an_ID",
+		"TestTenants/attacks/use_long_names", "TestTenants/attacks/forge_labels_on_a_claim", "TestTenants/attacks/hide_a_claim_from_the_operator",
 	}},
 	{pkg: "migrate/subscription", rest: 200, second: []string{
 		"TestDisturbedSwitch", "TestUnmanagedDriver", "TestAdoptDriver", "TestAttacks/forge_a_journal_that_deletes_a_ClusterServiceVersion",
