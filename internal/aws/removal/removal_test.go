@@ -279,7 +279,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestTagsOfOthers: whoever may only set tags gives somebody else's resources the cluster's. They are kept, with what is in them, unless an
+// TestTagsOfOthers: whoever may only set tags gives somebody else's resources the cluster's. They are kept, and their contents, too, unless an
 // administrator believes their tags.
 func TestTagsOfOthers(t *testing.T) {
 	t.Parallel()
