@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/manila"
@@ -89,6 +90,23 @@ func TestAuthorities(t *testing.T) {
 				t.Errorf("classes %v, error %v, want one class", found, err)
 			}
 		})
+	}
+}
+
+// TestNoFilesOfThePod: whoever may write the Secret names files for the TLS connection. The operator reads none of them.
+func TestNoFilesOfThePod(t *testing.T) {
+	cloud := openstack.Start(t, "default")
+	known := cloudOf(cloud)
+	var file map[string]map[string]map[string]any
+	require.NoError(t, yaml.Unmarshal(known.Credentials["clouds.yaml"], &file))
+	for _, path := range []string{"cacert", "cert", "key"} {
+		file["clouds"]["openstack"][path] = "/nonexistent/" + path
+	}
+	var err error
+	known.Credentials["clouds.yaml"], err = yaml.Marshal(file)
+	require.NoError(t, err)
+	if found, _, err := classes(t.Context(), known); err != nil || len(found) != 1 {
+		t.Errorf("classes %v, error %v, want one class", found, err)
 	}
 }
 
