@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -41,7 +42,9 @@ func Login(ctx context.Context, cloud drivers.Cloud, secret string, insecure boo
 		return nil, endpoint, err
 	}
 	tlsConfig.InsecureSkipVerify = tlsConfig.InsecureSkipVerify || insecure
-	provider, err := config.NewProviderClient(ctx, login, config.WithTLSConfig(tlsConfig))
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = tlsConfig
+	provider, err := config.NewProviderClient(ctx, login, config.WithHTTPClient(http.Client{Transport: drivers.LimitedTransport{Transport: transport}}))
 	if err != nil {
 		return nil, endpoint, fmt.Errorf("logging in to Keystone at %s: %w", login.IdentityEndpoint, err)
 	}

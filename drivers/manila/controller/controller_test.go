@@ -1,9 +1,13 @@
 package controller
 
 import (
+	"bytes"
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +111,29 @@ func TestNoFilesOfThePod(t *testing.T) {
 	require.NoError(t, err)
 	if found, _, err := classes(t.Context(), known); err != nil || len(found) != 1 {
 		t.Errorf("classes %v, error %v, want one class", found, err)
+	}
+}
+
+// TestEndlessAnswer: whoever may write the Secret chooses who answers the operator. It stops reading an answer that does not end.
+func TestEndlessAnswer(t *testing.T) {
+	var sent atomic.Int64
+	keystone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		part := bytes.Repeat([]byte("a"), 1<<20)
+		_, err := w.Write([]byte(`{"token": {"methods": ["`))
+		for err == nil && sent.Load() < 8*drivers.MaxAnswer {
+			_, err = w.Write(part)
+			sent.Add(int64(len(part)))
+		}
+	}))
+	defer keystone.Close()
+	known := drivers.Cloud{Credentials: map[string][]byte{"clouds.yaml": []byte("clouds: {openstack: {auth: {auth_url: " + keystone.URL + "/v3, username: u, password: p, project_name: p, user_domain_name: d, project_domain_name: d}}}")}}
+	if found, _, err := classes(t.Context(), known); err == nil || found != nil {
+		t.Errorf("classes %v, error %v; want none and an error", found, err)
+	}
+	keystone.Close() // waits until it has sent all that was read
+	if n := sent.Load(); n == 0 || n >= 8*drivers.MaxAnswer {
+		t.Errorf("Keystone sent %d bytes, want an end soon after %d", n, drivers.MaxAnswer)
 	}
 }
 
