@@ -3,6 +3,7 @@ package controller
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -64,6 +65,19 @@ func TestNoShareTypesIsNoError(t *testing.T) {
 	if err != nil || len(found) > 0 || len(leftOut) > 0 {
 		t.Errorf("classes %v, without one %q, error %v; want none", found, leftOut, err)
 	}
+}
+
+// TestManyShareTypes: whoever may write the Secret names a Manila with very many share types. Few get a class.
+func TestManyShareTypes(t *testing.T) {
+	var types []string
+	for i := range 1003 {
+		types = append(types, fmt.Sprintf("type-%04d", i))
+	}
+	found, leftOut, err := classes(t.Context(), cloudOf(openstack.Start(t, types...)))
+	require.NoError(t, err)
+	assert.Len(t, found, 200, "classes")
+	assert.Equal(t, []string{`803 share types, such as "type-0200", get no StorageClass: Manila has 1003, and the operator makes classes for the first 200. ` +
+		"Check that the Secret manila-cloud-credentials names the right cloud, or make StorageClasses by hand."}, leftOut)
 }
 
 // TestAuthorities: the CA of the cloud is in its configuration or in the credentials, and the configuration counts. Without one, the
