@@ -32,6 +32,7 @@ var onOperator = []Attack{
 	{"have it ask a server whose answer does not end, by the address in that Secret", "operators read 16 MiB of an answer", "drivers/manila/controller TestEndlessAnswer"},
 	{"fill etcd with StorageClasses, by a Manila of one's own with very many share types", "the operator makes at most 200 classes, and says how many it leaves out",
 		"drivers/manila/controller TestManyShareTypes"},
+	{"have Manila offer others each time it is asked", "as above, for all classes that exist", "operator/controllers TestLimitClasses"},
 	{"name a pod that is ready and no operator in the lock in the operator's namespace, so that the operator waits in silence",
 		"the wait is reported unless the pod has an operator's service account", "operator/leader TestWaitForLockIsReported"},
 	{"recreate the namespace from which OLM ran an operator, with a pod of its account, to block the clean-up after a hand-over",
