@@ -137,12 +137,12 @@ var communityObjects = map[schema.GroupVersionKind]string{
 }
 
 // nextAccess is an annotation of the community operator's objects: the access of the next policy that is created. It is Open until there is a
-// policy, if that was decided, and Granted afterwards, so that neither decision is lost with this process. Only administrators write these
-// objects.
+// policy, if that was decided, and Granted afterwards, so that neither decision is lost with this process.
 const nextAccess = "berth.dev/next-shared-volume-access"
 
 // initialAccess returns the access in a new policy: what is recorded, or else Open if the community operator has managed the cluster until
-// now, and Granted otherwise. It relies only on cluster-scoped objects, which no tenant can create.
+// now, and Granted otherwise. It relies only on cluster-scoped objects, which no tenant can create. OpenShift's role storage-admin may write
+// StorageClasses, but not CSIDrivers and SecurityContextConstraints: a StorageClass opens no cluster.
 func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, error) {
 	found, err := findCommunityObjects(ctx, live)
 	if err != nil {
@@ -172,15 +172,17 @@ func findCommunityObjects(ctx context.Context, live client.Reader) (found []*met
 // accessAfter is initialAccess for the objects that exist. This operator adopts them one after the other, so as soon as it has
 // adopted one, the initial access has been decided before.
 func accessAfter(found []*metav1.PartialObjectMetadata) v1alpha1.Access {
-	recorded := func(access v1alpha1.Access) bool {
-		return slices.ContainsFunc(found, func(object *metav1.PartialObjectMetadata) bool {
+	records := func(access v1alpha1.Access) func(*metav1.PartialObjectMetadata) bool {
+		return func(object *metav1.PartialObjectMetadata) bool {
 			return object.Annotations[nextAccess] == string(access)
-		})
+		}
 	}
+	isClass := func(object *metav1.PartialObjectMetadata) bool { return object.Kind == "StorageClass" }
+	opening := slices.DeleteFunc(slices.Clone(found), isClass)
 	switch {
-	case recorded(v1alpha1.AccessGranted):
+	case slices.ContainsFunc(found, records(v1alpha1.AccessGranted)):
 		return v1alpha1.AccessGranted
-	case recorded(v1alpha1.AccessOpen), slices.ContainsFunc(found, isCommunitys) && !slices.ContainsFunc(found, isAdopted):
+	case slices.ContainsFunc(opening, records(v1alpha1.AccessOpen)), slices.ContainsFunc(opening, isCommunitys) && !slices.ContainsFunc(found, isAdopted):
 		return v1alpha1.AccessOpen
 	}
 	return v1alpha1.AccessGranted

@@ -113,20 +113,27 @@ func TestAccessAfter(t *testing.T) {
 		object.Annotations = map[string]string{nextAccess: string(access)}
 		return object
 	}
+	class := func(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+		object.Kind = "StorageClass"
+		return object
+	}
 	for name, test := range map[string]struct {
 		found []*metav1.PartialObjectMetadata
 		want  v1alpha1.Access
 	}{
-		"nothing":             {nil, v1alpha1.AccessGranted},
-		"a policy before":     {[]*metav1.PartialObjectMetadata{community(), recorded(v1alpha1.AccessGranted)}, v1alpha1.AccessGranted},
-		"decided before":      {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen, managedByLabel), community(managedByLabel)}, v1alpha1.AccessOpen},
-		"recorded in parts":   {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), recorded(v1alpha1.AccessGranted)}, v1alpha1.AccessGranted},
-		"the community's":     {[]*metav1.PartialObjectMetadata{community(), community()}, v1alpha1.AccessOpen},
-		"one of it":           {[]*metav1.PartialObjectMetadata{unowned, community()}, v1alpha1.AccessOpen},
-		"without owner":       {[]*metav1.PartialObjectMetadata{unowned}, v1alpha1.AccessGranted},
-		"without label":       {[]*metav1.PartialObjectMetadata{unlabelled}, v1alpha1.AccessGranted},
-		"taken over":          {[]*metav1.PartialObjectMetadata{community(managedByLabel)}, v1alpha1.AccessGranted},
-		"taken over in parts": {[]*metav1.PartialObjectMetadata{community(), community(managedByLabel)}, v1alpha1.AccessGranted},
+		"a storage administrator's class":  {[]*metav1.PartialObjectMetadata{unowned, class(community())}, v1alpha1.AccessGranted},
+		"a storage administrator's record": {[]*metav1.PartialObjectMetadata{unowned, class(recorded(v1alpha1.AccessOpen))}, v1alpha1.AccessGranted},
+		"a record that a class closes":     {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), class(recorded(v1alpha1.AccessGranted))}, v1alpha1.AccessGranted},
+		"nothing":                          {nil, v1alpha1.AccessGranted},
+		"a policy before":                  {[]*metav1.PartialObjectMetadata{community(), recorded(v1alpha1.AccessGranted)}, v1alpha1.AccessGranted},
+		"decided before":                   {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen, managedByLabel), community(managedByLabel)}, v1alpha1.AccessOpen},
+		"recorded in parts":                {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), recorded(v1alpha1.AccessGranted)}, v1alpha1.AccessGranted},
+		"the community's":                  {[]*metav1.PartialObjectMetadata{community(), community()}, v1alpha1.AccessOpen},
+		"one of it":                        {[]*metav1.PartialObjectMetadata{unowned, community()}, v1alpha1.AccessOpen},
+		"without owner":                    {[]*metav1.PartialObjectMetadata{unowned}, v1alpha1.AccessGranted},
+		"without label":                    {[]*metav1.PartialObjectMetadata{unlabelled}, v1alpha1.AccessGranted},
+		"taken over":                       {[]*metav1.PartialObjectMetadata{community(managedByLabel)}, v1alpha1.AccessGranted},
+		"taken over in parts":              {[]*metav1.PartialObjectMetadata{community(), community(managedByLabel)}, v1alpha1.AccessGranted},
 	} {
 		if got := accessAfter(test.found); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)

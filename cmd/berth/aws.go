@@ -41,7 +41,7 @@ The credentials are the ones that the AWS CLI uses: environment variables, ~/.aw
 func newAWSCreateCommand() *cobra.Command {
 	f := &clusterFlags{}
 	var output, name string
-	var points []string
+	var points, trusted []string
 	var dryRun bool
 	run := &runFlags{}
 	cmd := &cobra.Command{
@@ -84,7 +84,7 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 			if err != nil {
 				return err
 			}
-			request.Name, request.AccessPoints = name, parsed
+			request.Name, request.AccessPoints, request.TrustedPoints = name, parsed, trusted
 			clients, err := awsclient.New(cmd.Context(), region)
 			if err != nil {
 				return err
@@ -108,6 +108,7 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 	f.addConnection(cmd)
 	cmd.Flags().StringVar(&name, "name", "efs", "`name` that distinguishes the file systems of a cluster")
 	cmd.Flags().StringArrayVar(&points, "access-point", nil, "`PATH[:UID:GID[:PERMISSIONS]]` access point to create (repeatable)")
+	cmd.Flags().StringArrayVar(&trusted, "trust-access-point", nil, "`ID` of an access point that may be root in the directories of the requested ones (repeatable)")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be created, and create nothing")
 	run.addTimeout(cmd, 15*time.Minute)
 	addOutputFlag(cmd, &output, "text", append(slices.Clone(migrate.Formats), formatSharedVolume, formatStorageClass))
@@ -178,16 +179,19 @@ func (f *clusterFlags) storageClient() (client.Client, error) {
 
 func newAWSDestroyCommand() *cobra.Command {
 	var output, cluster, region string
+	var trusted []string
 	var confirm bool
 	run := &runFlags{}
 	cmd := &cobra.Command{
 		Use:   "destroy",
 		Short: "Delete the resources that a cluster's storage has left in AWS",
 		Long: `Delete the access points, mount targets, file systems, volumes, snapshots and security groups that have the tag
-kubernetes.io/cluster/ID=owned, WITH ALL DATA IN THEM: file systems with this tag, the volumes and snapshots among them that
-the EBS driver made, and the security groups that 'berth aws create' made.
+kubernetes.io/cluster/ID=owned, WITH ALL DATA IN THEM: the file systems and security groups that 'berth aws create' made, the access
+points in these file systems, and the volumes and snapshots that the EBS driver made.
 
-It keeps resources without the tag, resources that also have another cluster's tag, and whatever contains these.
+It keeps resources without the tag, resources that also have another cluster's tag, and whatever contains these. It also keeps what has
+the tag, but was created otherwise: whoever may set tags can set them on resources of others. --trust-tags-of deletes it all the same.
+Volumes have nothing but tags to compare, so look at the list first.
 
 Without --confirm, it lists what it would delete, and roughly what that costs a month.
 
@@ -205,7 +209,7 @@ To delete, it needs these:` + listed(removal.Permissions),
 			ctx, cancel := run.limit(cmd.Context())
 			defer cancel()
 			stop := startProgress(cmd.ErrOrStderr(), "searching AWS for remaining resources")
-			inventory, err := removal.Find(ctx, clients, ownership.Cluster(cluster))
+			inventory, err := removal.Find(ctx, clients, ownership.Cluster(cluster), trusted...)
 			stop()
 			if err != nil {
 				return stopped(ctx, err)
@@ -233,6 +237,7 @@ To delete, it needs these:` + listed(removal.Permissions),
 	}
 	cmd.Flags().StringVar(&cluster, "infra-id", "", "`ID` status.infrastructureName of the cluster's Infrastructure object")
 	cmd.Flags().StringVar(&region, "region", "", "`region` of AWS (default AWS_REGION or the profile's)")
+	cmd.Flags().StringArrayVar(&trusted, "trust-tags-of", nil, "`ID` of a resource that has the cluster's tag but was created otherwise, to delete it too; of a file system, with its access points (repeatable)")
 	cmd.Flags().BoolVar(&confirm, "confirm", false, "delete what is listed")
 	run.addTimeout(cmd, 30*time.Minute)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)

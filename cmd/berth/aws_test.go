@@ -20,8 +20,9 @@ import (
 func TestAWSDestroy(t *testing.T) {
 	region := aws.Start(t, aws.Options{})
 	region.Configure(t, region.AddUser(t, "administrator", "*"))
-	doomed := region.EFS.AddFileSystem(efs.FileSystem{Tags: map[string]string{"kubernetes.io/cluster/prod-x7k2p": "owned", "Name": "data\x1b[2J"}})
+	doomed := region.EFS.AddFileSystem(efs.FileSystem{CreationToken: "berth-prod-x7k2p-efs", Tags: map[string]string{"kubernetes.io/cluster/prod-x7k2p": "owned", "Name": "data\x1b[2J"}})
 	both := region.EFS.AddFileSystem(efs.FileSystem{Tags: map[string]string{"kubernetes.io/cluster/prod-x7k2p": "owned", "kubernetes.io/cluster/other": "owned"}})
+	byHand := region.EFS.AddFileSystem(efs.FileSystem{CreationToken: "console-1", Tags: map[string]string{"kubernetes.io/cluster/prod-x7k2p": "owned"}})
 
 	run := func(args ...string) string {
 		t.Helper()
@@ -35,17 +36,20 @@ func TestAWSDestroy(t *testing.T) {
 		return out.String()
 	}
 	if got := run(); strings.Contains(got, "\x1b") || !strings.Contains(got, "delete    file system     "+doomed.ID) ||
-		!strings.Contains(got, "keep      file system     "+both.ID) || !strings.Contains(got, "its tags name the cluster other, too") || !strings.Contains(got, "1 to delete, 1 to keep.") || !strings.Contains(got, "Nothing was deleted.") {
+		!strings.Contains(got, "keep      file system     "+both.ID) || !strings.Contains(got, "its tags name the cluster other, too") || !strings.Contains(got, "1 to delete, 2 to keep.") || !strings.Contains(got, "Nothing was deleted.") {
 		t.Errorf("the list is\n%s", got)
 	}
 	report := &removal.Report{}
-	if err := json.Unmarshal([]byte(run("-o", "json")), report); err != nil || report.Schema != removal.Schema || !report.DryRun || len(report.Delete) != 1 || len(report.Keep) != 1 {
+	if err := json.Unmarshal([]byte(run("-o", "json")), report); err != nil || report.Schema != removal.Schema || !report.DryRun || len(report.Delete) != 1 || len(report.Keep) != 2 {
 		t.Errorf("the report is %+v, %v", report, err)
 	}
-	if got := len(region.EFS.FileSystems()); got != 2 {
-		t.Fatalf("without --confirm, %d of 2 file systems are left", got)
+	if got := len(region.EFS.FileSystems()); got != 3 {
+		t.Fatalf("without --confirm, %d of 3 file systems are left", got)
 	}
 	if got := run("--confirm"); !strings.Contains(got, "deleted   file system "+doomed.ID) || strings.Contains(got, "Nothing was deleted.") {
+		t.Errorf("it printed\n%s", got)
+	}
+	if got := run("--confirm", "--trust-tags-of", byHand.ID, "--trust-tags-of", both.ID); !strings.Contains(got, "deleted   file system "+byHand.ID) {
 		t.Errorf("it printed\n%s", got)
 	}
 	if left := region.EFS.FileSystems(); len(left) != 1 || left[0].ID != both.ID {

@@ -4,6 +4,7 @@ package ebs
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -65,6 +66,7 @@ var Driver = drivers.Driver{
 	},
 	Settings: []drivers.Setting{
 		{Container: "csi-driver", Apply: region.Apply},
+		{Container: "csi-driver", Apply: ignoreEndpoints},
 		{Container: "csi-driver", Apply: tagVolumes},
 	},
 	ConfigFields:    drivers.ConfigFields{Type: operatorv1.AWSDriverType, Fields: []string{"aws.kmsKeyARN"}},
@@ -122,6 +124,16 @@ const cloudCAFile = "/var/run/cloud-ca/" + drivers.CABundleKey
 var region = drivers.AWSRegion{
 	Endpoints: map[string]string{"ec2": "AWS_EC2_ENDPOINT", "sts": "AWS_ENDPOINT_URL_STS"},
 	CAFile:    cloudCAFile,
+}
+
+// ignoreEndpoints makes the AWS SDK ignore the endpoint of STS in a credentials file: whoever may write the Secret could have the pod's
+// tokens sent there. If region has set an endpoint, that has precedence over the file, and would be ignored, too.
+func ignoreEndpoints(_ drivers.Cluster, container *corev1.Container) (leftOut []string) {
+	isSTS := func(e corev1.EnvVar) bool { return e.Name == region.Endpoints["sts"] }
+	if !slices.ContainsFunc(container.Env, isSTS) {
+		container.Env = append(container.Env, corev1.EnvVar{Name: "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", Value: "true"})
+	}
+	return nil
 }
 
 // tagVolumes makes the driver tag each volume and snapshot that it creates with the tags that the cluster wants on

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -41,7 +42,9 @@ func Login(ctx context.Context, cloud drivers.Cloud, secret string, insecure boo
 		return nil, endpoint, err
 	}
 	tlsConfig.InsecureSkipVerify = tlsConfig.InsecureSkipVerify || insecure
-	provider, err := config.NewProviderClient(ctx, login, config.WithTLSConfig(tlsConfig))
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = tlsConfig
+	provider, err := config.NewProviderClient(ctx, login, config.WithHTTPClient(http.Client{Transport: drivers.LimitedTransport{Transport: transport}}))
 	if err != nil {
 		return nil, endpoint, fmt.Errorf("logging in to Keystone at %s: %w", login.IdentityEndpoint, err)
 	}
@@ -68,7 +71,8 @@ func authorities(cloud drivers.Cloud, secret string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// withoutPaths returns clouds.yaml without the path of the CA certificate, which is valid only in the driver's pods.
+// withoutPaths returns clouds.yaml without the paths of certificates and keys, which are valid only in the driver's pods: whoever may write
+// the Secret could have the operator read files of its own pod, also endless ones.
 func withoutPaths(file []byte, secret string) ([]byte, error) {
 	if len(bytes.TrimSpace(file)) == 0 {
 		return nil, fmt.Errorf("the Secret %s has no key %s", secret, CloudsKey)
@@ -80,7 +84,9 @@ func withoutPaths(file []byte, secret string) ([]byte, error) {
 		return nil, fmt.Errorf("the Secret %s, key %s: %s", secret, CloudsKey, strings.ReplaceAll(err.Error(), "\n", " "))
 	}
 	for _, cloud := range content.Clouds {
-		delete(cloud, "cacert")
+		for _, path := range []string{"cacert", "cert", "key"} {
+			delete(cloud, path)
+		}
 	}
 	return boundedyaml.Marshal(content)
 }

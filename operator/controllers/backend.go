@@ -130,8 +130,14 @@ func (c *backend) ask(ctx context.Context) (classes []drivers.Manifest, leftOut 
 	if err != nil {
 		return nil, nil, err
 	}
-	classes, err = classManifests(c.Driver, offered)
-	return classes, leftOut, err
+	if classes, err = classManifests(c.Driver, offered); err != nil {
+		return nil, nil, err
+	}
+	classes, more := limitClasses(backend, classes, MergeClasses(c.Known, c.Offers.Classes()))
+	if more != "" {
+		leftOut = append(leftOut, more)
+	}
+	return classes, leftOut, nil
 }
 
 // report reports whether the backend can be queried, whether that blocks the installation of the driver, and which

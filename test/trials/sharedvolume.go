@@ -35,6 +35,8 @@ var onSharedVolumes = []Attack{
 	{"forge the claim, labels and finalizer of a SharedVolume that was granted",
 		"only the grant and an existing volume count",
 		"sharedvolume TestTenants/attacks/forge_what_would_say_that_it_was_granted"},
+	{"open a cluster that requires grants, by a StorageClass with the labels of the community operator or a record of its access, as an administrator of storage",
+		"a StorageClass never opens a cluster", "sharedvolume TestAccessAfter"},
 	{"request a project with the name of a deleted one that had a grant",
 		"a grant applies to the UID of one namespace",
 		"sharedvolume TestTenants/attacks/inherit_the_grant_of_a_deleted_namespace"},

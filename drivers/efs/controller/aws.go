@@ -28,9 +28,6 @@ import (
 const (
 	// callTimeout is how long a call to AWS may take.
 	callTimeout = 30 * time.Second
-	// maxResponse is the largest response of AWS that is read, in bytes. A page of 100 access points with 50 tags of the
-	// largest size each has 8 MiB.
-	maxResponse = 16 << 20
 	// sessionName identifies the operator's calls in AWS's logs when it assumes a role.
 	sessionName = "aws-efs-operator-tags"
 )
@@ -85,7 +82,7 @@ func connect(access access) (*caller, error) {
 		endpoints[endpoint.Name] = aws.String(endpoint.URL)
 	}
 	client := &http.Client{
-		Transport:     limited{transport},
+		Transport:     drivers.LimitedTransport{Transport: transport},
 		Timeout:       callTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -99,17 +96,6 @@ func connect(access access) (*caller, error) {
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return c.current, nil })})
 	c.close = transport.CloseIdleConnections
 	return c, nil
-}
-
-// limited truncates responses that are too large.
-type limited struct{ *http.Transport }
-
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := l.Transport.RoundTrip(r)
-	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, maxResponse)
-	}
-	return response, err
 }
 
 // provider returns the credentials of the Secret: a role to assume, or a key pair.

@@ -1,9 +1,14 @@
 package controller
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/manila"
@@ -61,6 +67,19 @@ func TestNoShareTypesIsNoError(t *testing.T) {
 	}
 }
 
+// TestManyShareTypes: whoever may write the Secret names a Manila with very many share types. Few get a class.
+func TestManyShareTypes(t *testing.T) {
+	var types []string
+	for i := range 1003 {
+		types = append(types, fmt.Sprintf("type-%04d", i))
+	}
+	found, leftOut, err := classes(t.Context(), cloudOf(openstack.Start(t, types...)))
+	require.NoError(t, err)
+	assert.Len(t, found, 200, "classes")
+	assert.Equal(t, []string{`803 share types, such as "type-0200", get no StorageClass: Manila has 1003, and the operator makes classes for the first 200. ` +
+		"Check that the Secret manila-cloud-credentials names the right cloud, or make StorageClasses by hand."}, leftOut)
+}
+
 // TestAuthorities: the CA of the cloud is in its configuration or in the credentials, and the configuration counts. Without one, the
 // cluster's authorities are trusted.
 func TestAuthorities(t *testing.T) {
@@ -89,6 +108,46 @@ func TestAuthorities(t *testing.T) {
 				t.Errorf("classes %v, error %v, want one class", found, err)
 			}
 		})
+	}
+}
+
+// TestNoFilesOfThePod: whoever may write the Secret names files for the TLS connection. The operator reads none of them.
+func TestNoFilesOfThePod(t *testing.T) {
+	cloud := openstack.Start(t, "default")
+	known := cloudOf(cloud)
+	var file map[string]map[string]map[string]any
+	require.NoError(t, yaml.Unmarshal(known.Credentials["clouds.yaml"], &file))
+	for _, path := range []string{"cacert", "cert", "key"} {
+		file["clouds"]["openstack"][path] = "/nonexistent/" + path
+	}
+	var err error
+	known.Credentials["clouds.yaml"], err = yaml.Marshal(file)
+	require.NoError(t, err)
+	if found, _, err := classes(t.Context(), known); err != nil || len(found) != 1 {
+		t.Errorf("classes %v, error %v, want one class", found, err)
+	}
+}
+
+// TestEndlessAnswer: whoever may write the Secret chooses who answers the operator. It stops reading an answer that does not end.
+func TestEndlessAnswer(t *testing.T) {
+	var sent atomic.Int64
+	keystone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		part := bytes.Repeat([]byte("a"), 1<<20)
+		_, err := w.Write([]byte(`{"token": {"methods": ["`))
+		for err == nil && sent.Load() < 8*drivers.MaxAnswer {
+			_, err = w.Write(part)
+			sent.Add(int64(len(part)))
+		}
+	}))
+	defer keystone.Close()
+	known := drivers.Cloud{Credentials: map[string][]byte{"clouds.yaml": []byte("clouds: {openstack: {auth: {auth_url: " + keystone.URL + "/v3, username: u, password: p, project_name: p, user_domain_name: d, project_domain_name: d}}}")}}
+	if found, _, err := classes(t.Context(), known); err == nil || found != nil {
+		t.Errorf("classes %v, error %v; want none and an error", found, err)
+	}
+	keystone.Close() // waits until it has sent all that was read
+	if n := sent.Load(); n == 0 || n >= 8*drivers.MaxAnswer {
+		t.Errorf("Keystone sent %d bytes, want an end soon after %d", n, drivers.MaxAnswer)
 	}
 }
 

@@ -1,6 +1,9 @@
 package ownership
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestOf(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -26,6 +29,29 @@ func TestCheck(t *testing.T) {
 	for id, valid := range map[Cluster]bool{"prod-x7k2p": true, "": false, "*": false, "a b": false, "a/b": false, "a?": false} {
 		if err := id.Check(); (err == nil) != valid {
 			t.Errorf("%q: %v, want valid: %v", id, err, valid)
+		}
+	}
+}
+
+// TestCreatedFileSystem: a creation token says which cluster a file system was created for, also a shortened one.
+func TestCreatedFileSystem(t *testing.T) {
+	long := Cluster(strings.Repeat("a", 60))
+	for name, test := range map[string]struct {
+		cluster     Cluster
+		token, name string
+		want        bool
+	}{
+		"ours":                            {"a-1", Cluster("a-1").FileSystemToken("efs"), "", true},
+		"ours, with another name":         {"a-1", Cluster("a-1").FileSystemToken("efs"), "renamed", true},
+		"another cluster's":               {"a-1", Cluster("b-2").FileSystemToken("efs"), "a-1-efs", false},
+		"a longer ID":                     {"a-1", Cluster("a-12").FileSystemToken("efs"), "a-1-efs", false},
+		"by hand":                         {"a-1", "console-1", "a-1-efs", false},
+		"shortened":                       {long, long.FileSystemToken("efs"), long.Name("efs"), true},
+		"shortened, of another long name": {long, Cluster(strings.Repeat("a", 61)).FileSystemToken("efs"), long.Name("efs"), false},
+		"shortened, without its name":     {long, long.FileSystemToken("efs"), "efs", false},
+	} {
+		if got := test.cluster.CreatedFileSystem(test.token, test.name); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }

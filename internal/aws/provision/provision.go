@@ -7,8 +7,6 @@ package provision
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -48,6 +46,8 @@ type Request struct {
 	// Instances are the IDs of the cluster's nodes.
 	Instances    []string
 	AccessPoints []AccessPoint
+	// TrustedPoints are the IDs of access points that may be root in the directories of the requested ones.
+	TrustedPoints []string
 }
 
 // AccessPoint is an access point to create. AWS creates the directory at the first mount.
@@ -190,7 +190,7 @@ func (n network) mustHaveZone() error {
 }
 
 // name is the name of the security group, and of the file system.
-func (c creator) name() string { return string(c.Cluster) + "-" + c.Name }
+func (c creator) name() string { return c.Cluster.Name(c.Name) }
 
 // tags returns the tags of a resource.
 func (c creator) tags(more map[string]string) map[string]string {
@@ -236,7 +236,7 @@ func (c creator) securityGroup(ctx context.Context, nodes network) (string, erro
 	existed := group != nil
 	if group == nil {
 		_, err := c.EC2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
-			VpcId: &nodes.vpc, GroupName: aws.String(c.name()), Description: aws.String("Mount targets of EFS for the nodes of cluster " + string(c.Cluster)),
+			VpcId: &nodes.vpc, GroupName: aws.String(c.name()), Description: aws.String(c.Cluster.GroupDescription()),
 			TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeSecurityGroup, Tags: ec2Tags(c.tags(map[string]string{removal.GroupTag: ""}))}},
 		})
 		if err != nil && client.CodeOf(err) != "InvalidGroup.Duplicate" { // it was created by a request whose answer was lost
@@ -342,7 +342,7 @@ func (c creator) admit(ctx context.Context, group *ec2types.SecurityGroup, membe
 
 // fileSystem returns the file system. The ID is empty if a dry run would create it.
 func (c creator) fileSystem(ctx context.Context) (string, error) {
-	token := shortened("berth-" + c.name())
+	token := c.Cluster.FileSystemToken(c.Name)
 	found, err := c.findFileSystem(ctx, token)
 	if err != nil {
 		return "", err
@@ -588,14 +588,9 @@ func (c creator) accessPoint(ctx context.Context, fileSystem string, point Acces
 	return aws.ToString(found.AccessPointId), existed, nil
 }
 
-// pointToken is the token by which EFS creates an access point once.
-func pointToken(fileSystem string, point AccessPoint) string {
-	return shortened("berth-" + fileSystem + point.Path)
-}
-
 // createAccessPoint creates an access point. If AWS says that one with its token exists, that must be the cluster's, or be about to go.
 func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point AccessPoint) (done bool, _ error) {
-	token, user := pointToken(fileSystem, point), &efstypes.PosixUser{Uid: &point.UID, Gid: &point.GID}
+	token, user := ownership.PointToken(fileSystem, point.Path), &efstypes.PosixUser{Uid: &point.UID, Gid: &point.GID}
 	_, err := c.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{
 		ClientToken: &token, FileSystemId: &fileSystem, PosixUser: user, Tags: efsTags(c.tags(nil)),
 		RootDirectory: &efstypes.RootDirectory{Path: &point.Path, CreationInfo: &efstypes.CreationInfo{OwnerUid: &point.UID, OwnerGid: &point.GID, Permissions: &point.Permissions}},
@@ -626,8 +621,9 @@ func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point
 }
 
 // findAccessPoint returns the cluster's access point that matches the request, or nil. It returns an error if access points with
-// that path differ otherwise: they would give applications another user. The one that was made for the request must still be the cluster's.
-func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (*efstypes.AccessPointDescription, error) {
+// that path differ otherwise: they would give applications another user. The one that was made for the request must still be the cluster's,
+// and no other may be root in its directory.
+func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (found *efstypes.AccessPointDescription, _ error) {
 	var refused error
 	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
@@ -635,23 +631,46 @@ func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want Ac
 			return nil, fmt.Errorf("listing the access points of file system %s: %w", fileSystem, err)
 		}
 		for _, point := range page.AccessPoints {
-			if point.RootDirectory == nil || aws.ToString(point.RootDirectory.Path) != want.Path || point.LifeCycleState == efstypes.LifeCycleStateDeleting {
+			if point.RootDirectory == nil || point.LifeCycleState == efstypes.LifeCycleStateDeleting {
 				continue
 			}
-			if err := c.mustBeOurs("access point "+aws.ToString(point.AccessPointId), client.EFSTags(point.Tags)); err != nil {
-				if aws.ToString(point.ClientToken) == pointToken(fileSystem, want) {
+			same := aws.ToString(point.RootDirectory.Path) == want.Path
+			ours := c.mustBeOurs("access point "+aws.ToString(point.AccessPointId), client.EFSTags(point.Tags))
+			switch {
+			case same && ours == nil && len(want.differences(point)) == 0:
+				found = cmp.Or(found, &point)
+			case same && ours == nil:
+				refused = c.mustBeAsAsked(aws.ToString(point.AccessPointId), fmt.Sprintf("user %d:%d and permissions %s", want.UID, want.GID, want.Permissions), want.differences(point))
+			case same && aws.ToString(point.ClientToken) == ownership.PointToken(fileSystem, want.Path):
+				return nil, ours
+			default:
+				if err := c.mustNotBeRoot(point, want); err != nil {
 					return nil, err
 				}
-				continue
 			}
-			differences := want.differences(point)
-			if len(differences) == 0 {
-				return &point, nil
-			}
-			refused = c.mustBeAsAsked(aws.ToString(point.AccessPointId), fmt.Sprintf("user %d:%d and permissions %s", want.UID, want.GID, want.Permissions), differences)
 		}
 	}
+	if found != nil {
+		return found, nil
+	}
 	return nil, refused
+}
+
+// mustNotBeRoot returns an error if an access point that was not asked for lets whoever mounts through it do everything in the directory of
+// the requested one: somebody else in the account may have made it.
+func (c creator) mustNotBeRoot(point efstypes.AccessPointDescription, in AccessPoint) error {
+	id, path, user := aws.ToString(point.AccessPointId), aws.ToString(point.RootDirectory.Path), point.PosixUser
+	contains := strings.HasPrefix(in.Path+"/", strings.TrimSuffix(path, "/")+"/")
+	asked := slices.ContainsFunc(c.AccessPoints, func(a AccessPoint) bool { return a.Path == path && len(a.differences(point)) == 0 })
+	if !contains || asked || user != nil && aws.ToInt64(user.Uid) != 0 || slices.Contains(c.TrustedPoints, id) {
+		return nil
+	}
+	who := "user 0"
+	if user == nil {
+		who = "any user that a client says"
+	}
+	return fmt.Errorf("access point %s exists, but was not asked for: whoever mounts through it is %s in %s, and so in %s. Find out who made it, and delete it; if it is meant to be there, add --trust-access-point %s",
+		id, who, path, in.Path, id)
 }
 
 // differences lists the differences between an access point and the requested one.
@@ -670,15 +689,6 @@ func (want AccessPoint) differences(found efstypes.AccessPointDescription) (all 
 		all = append(all, fmt.Sprintf("its directory is of %d:%d, with permissions %s", aws.ToInt64(made.OwnerUid), aws.ToInt64(made.OwnerGid), aws.ToString(made.Permissions)))
 	}
 	return all
-}
-
-// shortened returns a token for EFS, which has at most 64 characters.
-func shortened(token string) string {
-	if len(token) <= 64 {
-		return token
-	}
-	sum := sha256.Sum256([]byte(token))
-	return strings.ToValidUTF8(token[:40], "") + "-" + hex.EncodeToString(sum[:])[:20]
 }
 
 func ec2Tags(tags map[string]string) (list []ec2types.Tag) {

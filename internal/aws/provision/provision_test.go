@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/berth-csi/berth/internal/aws/ownership"
 	"github.com/berth-csi/berth/internal/aws/removal"
 	cloud "github.com/berth-csi/berth/lab/aws"
 	cloudec2 "github.com/berth-csi/berth/lab/aws/ec2"
@@ -264,6 +265,14 @@ func TestSquatted(t *testing.T) {
 		require.NoError(p.t, err)
 		return made.FileSystemId
 	}
+	point := func(p *place, path string, user *efstypes.PosixUser, tags map[string]string) {
+		id := fileSystem(p, true)
+		require.NoError(p.t, p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
+			_, err := p.admin.Clients.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{ClientToken: aws.String("evil"), FileSystemId: id, Tags: efsTags(tags),
+				PosixUser: user, RootDirectory: &efstypes.RootDirectory{Path: &path}})
+			return err == nil, err
+		}))
+	}
 	squatted := func(p *place, fs cloudefs.FileSystem) {
 		fs.CreationToken, fs.Tags = "berth-mine-x7k2p-efs", mine
 		p.EFS.AddFileSystem(fs)
@@ -294,13 +303,15 @@ func TestSquatted(t *testing.T) {
 			p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "mine-x7k2p-efs", Tags: mine})
 		}, []string{"lacks the tag " + removal.GroupTag}},
 		"an access point": {func(p *place) {
-			id := fileSystem(p, true)
-			require.NoError(p.t, p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
-				_, err := p.admin.Clients.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{ClientToken: aws.String("evil"), FileSystemId: id, Tags: efsTags(mine),
-					PosixUser: &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(0)}, RootDirectory: &efstypes.RootDirectory{Path: aws.String("/b/c")}})
-				return err == nil, err
-			}))
+			point(p, "/b/c", &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(0)}, mine)
 		}, []string{"its user is 0:0", "want user 2000:3000 and permissions 0700"}},
+		"an access point of user 0 above the requested one": {func(p *place) {
+			point(p, "/", &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(0)}, mine)
+		}, []string{"whoever mounts through it is user 0 in /, and so in /a", "--trust-access-point fsap-"}},
+		"an access point of user 0 for the same directory, without the tag": {func(p *place) {
+			point(p, "/b/c", &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(1)}, nil)
+		}, []string{"whoever mounts through it is user 0 in /b/c, and so in /b/c"}},
+		"an access point without a user": {func(p *place) { point(p, "/b", nil, mine) }, []string{"whoever mounts through it is any user that a client says in /b, and so in /b/c"}},
 		"a mount target": {func(p *place) {
 			id, evil := fileSystem(p, true), p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
 			subnet, err := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: p.Zones()[0].Name})
@@ -358,6 +369,37 @@ func TestSettingsOfAdministrators(t *testing.T) {
 	}
 }
 
+// TestRootsOfAdministrators: an administrator may have access points of user 0 that others do not reach by the requested ones, or that the
+// request names.
+func TestRootsOfAdministrators(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.request.AccessPoints = append(p.request.AccessPoints, AccessPoint{"/b", 0, 0, "0755"}) // asked for, and contains /b/c
+	if _, err := p.create(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	add := func(path string, uid int64) string {
+		t.Helper()
+		made, err := p.admin.Clients.EFS.CreateAccessPoint(t.Context(), &efs.CreateAccessPointInput{ClientToken: aws.String(fmt.Sprint(path, uid)), FileSystemId: &p.EFS.FileSystems()[0].ID,
+			PosixUser: &efstypes.PosixUser{Uid: &uid, Gid: &uid}, RootDirectory: &efstypes.RootDirectory{Path: &path}})
+		require.NoError(t, err)
+		return *made.AccessPointId
+	}
+	add("/", 1000)
+	add("/a/below", 0)
+	add("/ab", 0)
+	if _, err := p.create(t.Context(), false); err != nil {
+		t.Errorf("access points that reach nothing of the requested ones: %v", err)
+	}
+	root := add("/", 0)
+	_, err := p.create(t.Context(), false)
+	assert.ErrorContains(t, err, "access point "+root+" exists, but was not asked for")
+	p.request.TrustedPoints = []string{root}
+	if _, err := p.create(t.Context(), false); err != nil {
+		t.Errorf("an access point that the administrator trusts: %v", err)
+	}
+}
+
 // TestPolicyDifferences: policies of each form.
 func TestPolicyDifferences(t *testing.T) {
 	t.Parallel()
@@ -385,7 +427,7 @@ func TestTokenTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, other := p.EFS.FileSystems()[0].ID, p.EFS.AddFileSystem(cloudefs.FileSystem{}).ID
-	token := pointToken(own, points[0])
+	token := ownership.PointToken(own, points[0].Path)
 	if _, err := p.admin.Clients.EFS.CreateAccessPoint(t.Context(), &efs.CreateAccessPointInput{ClientToken: &token, FileSystemId: &other}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package removal deletes the AWS resources of a cluster's storage: access points, mount targets, file systems, volumes,
 // snapshots and security groups with the cluster's tag. It never deletes a resource without that tag, or with the tag of another
-// cluster.
+// cluster, and what was created otherwise only if the caller trusts its tags.
 //
 // An installer calls it before it deletes the VPC, which cannot be deleted while mount targets have network interfaces in it:
 //

@@ -1,6 +1,7 @@
 package removal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -43,14 +44,15 @@ var PermissionsToFind = []string{
 	"elasticfilesystem:DescribeMountTargetSecurityGroups", "ec2:DescribeNetworkInterfaceAttribute",
 }
 
-// Find lists the resources with the cluster's tags.
-func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluster) (*Inventory, error) {
+// Find lists the resources with the cluster's tags. It keeps those that were not created for the cluster, unless trusted has the ID of the
+// resource or, for an access point, of its file system.
+func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluster, trusted ...string) (*Inventory, error) {
 	if err := cluster.Check(); err != nil {
 		return nil, err
 	}
-	c, all := finder{clients}, []Resource{}
-	for _, find := range []func(context.Context, ownership.Cluster) ([]Resource, error){c.fileSystems, c.volumes, c.snapshots, c.securityGroups} {
-		found, err := find(ctx, cluster)
+	c, of, all := finder{clients}, prover{cluster, trusted}, []Resource{}
+	for _, find := range []func(context.Context, prover) ([]Resource, error){c.fileSystems, c.volumes, c.snapshots, c.securityGroups} {
+		found, err := find(ctx, of)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +89,7 @@ func sorted(all []Resource) *Inventory {
 }
 
 // fileSystems returns file systems with their access points and mount targets.
-func (c finder) fileSystems(ctx context.Context, cluster ownership.Cluster) ([]Resource, error) {
+func (c finder) fileSystems(ctx context.Context, cluster prover) ([]Resource, error) {
 	points, err := c.accessPoints(ctx)
 	if err != nil {
 		return nil, err
@@ -127,9 +129,11 @@ func (c finder) accessPoints(ctx context.Context) (map[string][]efstypes.AccessP
 
 // fileSystem returns a file system, its access points and its mount targets, if the cluster's tags concern them. A file system with
 // a kept access point is kept, because its deletion would also delete the access point.
-func (c finder) fileSystem(ctx context.Context, cluster ownership.Cluster, fs efstypes.FileSystemDescription, points []efstypes.AccessPointDescription) ([]Resource, error) {
+func (c finder) fileSystem(ctx context.Context, cluster prover, fs efstypes.FileSystemDescription, points []efstypes.AccessPointDescription) ([]Resource, error) {
 	id := aws.ToString(fs.FileSystemId)
 	claim := cluster.Of(client.EFSTags(fs.Tags))
+	unproven := cluster.fileSystem(fs)
+	kept := cmp.Or(claim.Kept, unproven)
 	var found []Resource
 	var others []string
 	for _, point := range points {
@@ -140,6 +144,8 @@ func (c finder) fileSystem(ctx context.Context, cluster ownership.Cluster, fs ef
 			continue
 		case !of.Mine:
 			r.Kept = "it does not have the tag " + cluster.Key()
+		case r.Kept == "":
+			r.Kept = cluster.accessPoint(point, unproven == "")
 		}
 		if r.Kept != "" {
 			others = append(others, r.ID)
@@ -149,7 +155,6 @@ func (c finder) fileSystem(ctx context.Context, cluster ownership.Cluster, fs ef
 	if !claim.Mine {
 		return found, nil
 	}
-	kept := claim.Kept
 	if kept == "" && len(others) > 0 {
 		kept = fmt.Sprintf("it has %d access points that are kept, such as %s", len(others), others[0])
 	}
@@ -221,11 +226,11 @@ func (c finder) groupsOf(ctx context.Context, target string) ([]string, error) {
 }
 
 // marked returns a filter for resources with the cluster's tag.
-func marked(cluster ownership.Cluster) []ec2types.Filter {
+func marked(cluster prover) []ec2types.Filter {
 	return []ec2types.Filter{{Name: aws.String("tag-key"), Values: []string{cluster.Key()}}}
 }
 
-func (c finder) volumes(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
+func (c finder) volumes(ctx context.Context, cluster prover) (found []Resource, err error) {
 	for pages := c.EC2.Volumes(&ec2.DescribeVolumesInput{Filters: marked(cluster), MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -247,7 +252,7 @@ func (c finder) volumes(ctx context.Context, cluster ownership.Cluster) (found [
 	return found, nil
 }
 
-func (c finder) snapshots(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
+func (c finder) snapshots(ctx context.Context, cluster prover) (found []Resource, err error) {
 	for pages := c.EC2.Snapshots(&ec2.DescribeSnapshotsInput{Filters: marked(cluster), OwnerIds: []string{"self"}, MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -259,13 +264,13 @@ func (c finder) snapshots(ctx context.Context, cluster ownership.Cluster) (found
 				continue
 			}
 			found = append(found, Resource{Kind: Snapshot, ID: aws.ToString(snapshot.SnapshotId), Name: tags["Name"],
-				Bytes: int64(aws.ToInt32(snapshot.VolumeSize)) << 30, Kept: cluster.Of(tags).Kept})
+				Bytes: int64(aws.ToInt32(snapshot.VolumeSize)) << 30, Kept: cmp.Or(cluster.Of(tags).Kept, cluster.snapshot(snapshot))})
 		}
 	}
 	return found, nil
 }
 
-func (c finder) securityGroups(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
+func (c finder) securityGroups(ctx context.Context, cluster prover) (found []Resource, err error) {
 	for pages := c.EC2.SecurityGroups(&ec2.DescribeSecurityGroupsInput{Filters: marked(cluster), MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -276,7 +281,7 @@ func (c finder) securityGroups(ctx context.Context, cluster ownership.Cluster) (
 			if _, ours := tags[GroupTag]; !ours {
 				continue
 			}
-			found = append(found, Resource{Kind: SecurityGroup, ID: aws.ToString(group.GroupId), Name: aws.ToString(group.GroupName), Kept: cluster.Of(tags).Kept})
+			found = append(found, Resource{Kind: SecurityGroup, ID: aws.ToString(group.GroupId), Name: aws.ToString(group.GroupName), Kept: cmp.Or(cluster.Of(tags).Kept, cluster.securityGroup(group))})
 		}
 	}
 	return found, nil

@@ -2,6 +2,7 @@ package removal
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/berth-csi/berth/internal/aws/ownership"
 	cloud "github.com/berth-csi/berth/lab/aws"
 	cloudec2 "github.com/berth-csi/berth/lab/aws/ec2"
 	"github.com/berth-csi/berth/lab/aws/gateway"
@@ -57,7 +59,14 @@ func (a *account) must(err error) {
 	require.NoError(a.t, err)
 }
 
-func (a *account) fileSystem(token string, tags map[string]string) string {
+// fileSystem creates a file system for the cluster, as berth aws create does.
+func (a *account) fileSystem(name string, tags map[string]string) string {
+	a.t.Helper()
+	return a.fileSystemOf(ownership.Cluster(mine).FileSystemToken(name), tags)
+}
+
+// fileSystemOf creates a file system with a creation token.
+func (a *account) fileSystemOf(token string, tags map[string]string) string {
 	a.t.Helper()
 	made, err := a.admin.Clients.EFS.CreateFileSystem(a.t.Context(), &efs.CreateFileSystemInput{CreationToken: &token, Encrypted: aws.Bool(true), Tags: efsTagsOf(tags)})
 	a.must(err)
@@ -71,7 +80,14 @@ func (a *account) fileSystem(token string, tags map[string]string) string {
 	return *made.FileSystemId
 }
 
-func (a *account) accessPoint(fileSystem, token string, tags map[string]string) string {
+// accessPoint creates an access point, as the driver does.
+func (a *account) accessPoint(fileSystem, name string, tags map[string]string) string {
+	a.t.Helper()
+	return a.accessPointOf(fileSystem, fmt.Sprintf("%x", sha256.Sum256([]byte(name))), tags)
+}
+
+// accessPointOf creates an access point with a token.
+func (a *account) accessPointOf(fileSystem, token string, tags map[string]string) string {
 	a.t.Helper()
 	made, err := a.admin.Clients.EFS.CreateAccessPoint(a.t.Context(), &efs.CreateAccessPointInput{FileSystemId: &fileSystem, ClientToken: &token, Tags: efsTagsOf(tags)})
 	a.must(err)
@@ -93,11 +109,18 @@ func (a *account) volume(tags map[string]string) string {
 	return *made.VolumeId
 }
 
+// snapshot creates a snapshot, as the driver does.
 func (a *account) snapshot(volume string, tags map[string]string) string {
+	a.t.Helper()
+	return a.snapshotOf(volume, snapshotDescription+volume, tags)
+}
+
+// snapshotOf creates a snapshot with a description.
+func (a *account) snapshotOf(volume, description string, tags map[string]string) string {
 	a.t.Helper()
 	var id string
 	a.eventually("a snapshot", func() error {
-		made, err := a.admin.EC2.CreateSnapshot(a.t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume, TagSpecifications: specification("snapshot", tags)})
+		made, err := a.admin.EC2.CreateSnapshot(a.t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume, Description: &description, TagSpecifications: specification("snapshot", tags)})
 		if err == nil {
 			id = *made.SnapshotId
 		}
@@ -140,12 +163,18 @@ func (a *account) eventually(what string, check func() error) {
 	}), "waiting for %s", what)
 }
 
+// group adds a security group, as berth aws create does for a cluster.
+func (a *account) group(cluster, name string) string {
+	of := ownership.Cluster(cluster)
+	return a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: of.Name(name), Description: of.GroupDescription(), Tags: with(owned(cluster), GroupTag, "")}).ID
+}
+
 // fill creates the remains of two clusters. It returns the resources to delete for the first, and the rest.
 func (a *account) fill() (doomed, kept []string) {
 	a.t.Helper()
-	group := a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "efs", Tags: with(owned(mine), GroupTag, "")}).ID
+	group := a.group(mine, "efs")
 	workers := a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "workers", Tags: owned(mine)}).ID
-	foreign := a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "efs-2", Tags: with(owned(others), GroupTag, "")}).ID
+	foreign := a.group(others, "efs")
 	var subnets []string
 	for _, zone := range a.Zones() {
 		subnet, err := a.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: zone.Name})
@@ -162,10 +191,9 @@ func (a *account) fill() (doomed, kept []string) {
 	}
 	doomed = append(doomed, full, group, a.fileSystem("empty", owned(mine)))
 
-	theirs := a.fileSystem("theirs", owned(others))
-	guest := a.accessPoint(theirs, "guest", owned(mine)) // which the driver made in another cluster's file system
-	doomed = append(doomed, guest)
-	kept = append(kept, theirs, a.accessPoint(theirs, "host", owned(others)), a.mountTarget(theirs, subnets[0], foreign), foreign, workers)
+	theirs := a.fileSystemOf("theirs", owned(others))
+	guest := a.accessPoint(theirs, "guest", owned(mine)) // which a driver made in another cluster's file system
+	kept = append(kept, theirs, guest, a.accessPoint(theirs, "host", owned(others)), a.mountTarget(theirs, subnets[0], foreign), foreign, workers)
 
 	both := a.fileSystem("both", owned(mine, others))
 	kept = append(kept, both, a.fileSystem("untagged", nil), a.fileSystem("longer", owned(mine+"2")))
@@ -248,6 +276,60 @@ func TestDelete(t *testing.T) {
 	assert.Empty(t, cmp.Diff(sortedIDs(kept), a.left()), "what is left (-want +got)")
 	if again := a.find(); len(again.Delete) > 0 {
 		t.Errorf("afterwards, %v are still to be deleted", again.Delete)
+	}
+}
+
+// TestTagsOfOthers: whoever may only set tags gives somebody else's resources the cluster's. They are kept, and their contents, too, unless an
+// administrator believes their tags.
+func TestTagsOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		// make makes resources with the cluster's tags. trust is the ID to trust.
+		make func(a *account) (trust string, kept []string)
+		want string
+	}{
+		"a file system": {func(a *account) (string, []string) {
+			subnet, err := a.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: a.Zones()[0].Name})
+			a.must(err)
+			fs := a.fileSystemOf("console-1", with(owned(mine), "Name", mine+"-efs"))
+			return fs, []string{fs, a.mountTarget(fs, subnet.ID), a.accessPoint(fs, "theirs", owned(mine))}
+		}, `it has the creation token "console-1", want "berth-mine-x7k2p-", with which berth aws create begins`},
+		"an access point in the cluster's file system": {func(a *account) (string, []string) {
+			fs := a.fileSystem("efs", owned(mine))
+			point := a.accessPointOf(fs, "d3b07384-d113-4ec6-a7a9-5d8c3b1d0f4e", owned(mine)) // as of the AWS CLI
+			return point, []string{fs, point}
+		}, `it has the token "d3b07384-d113-4ec6-a7a9-5d8c3b1d0f4e", want one that the driver or berth aws create chooses`},
+		"an access point of another driver": {func(a *account) (string, []string) {
+			fs := a.fileSystemOf("theirs", nil)
+			return fs, []string{a.accessPoint(fs, "theirs", owned(mine))}
+		}, "it has a file system that was not created for the cluster, fs-"},
+		"a snapshot": {func(a *account) (string, []string) {
+			volume := a.volume(nil)
+			snapshot := a.snapshotOf(volume, "Created by CreateImage(i-1) for ami-1", with(owned(mine), snapshotTag, "snapshot-1"))
+			return snapshot, []string{snapshot}
+		}, `it has the description "Created by CreateImage(i-1) for ami-1", want "Created by AWS EBS CSI driver for volume vol-`},
+		"a security group": {func(a *account) (string, []string) {
+			group := a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: mine + "-db", Description: "database", Tags: with(owned(mine), GroupTag, "")}).ID
+			return group, []string{group}
+		}, `it has the name "mine-x7k2p-db" and the description "database", want "mine-x7k2p-" in front`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t)
+			trust, kept := test.make(a)
+			inventory := a.find()
+			assert.Empty(t, inventory.Delete, "what is to be deleted")
+			assert.Empty(t, cmp.Diff(sortedIDs(kept), sortedIDs(ids(inventory.Keep))), "what is kept (-want +got)")
+			why := ""
+			for _, r := range inventory.Keep {
+				why += r.Kept + "\n"
+			}
+			assert.Contains(t, why, test.want)
+			assert.Contains(t, why, "add --trust-tags-of "+trust)
+			trusting, err := Find(t.Context(), a.admin.Clients, mine, trust)
+			a.must(err)
+			assert.Empty(t, cmp.Diff(sortedIDs(kept), sortedIDs(ids(trusting.Delete))), "what is deleted once the tags are trusted (-want +got)")
+		})
 	}
 }
 
@@ -383,25 +465,22 @@ func TestRefusedPoint(t *testing.T) {
 // TestInUse: groups of kept mount targets are kept, too. What is in use for longer, or cannot be deleted, does not delay the rest.
 func TestInUse(t *testing.T) {
 	t.Parallel()
-	group := func(a *account, name string) string {
-		return a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: name, Tags: with(owned(mine), GroupTag, "")}).ID
-	}
 	for name, test := range map[string]struct {
 		// make makes resources of the cluster, some of which cannot be deleted.
 		make func(a *account, subnet string) (stay []string)
 		want []string
 	}{
 		"a kept file system": {func(a *account, subnet string) []string {
-			fs, g := a.fileSystem("kept", owned(mine)), group(a, "kept")
+			fs, g := a.fileSystem("kept", owned(mine)), a.group(mine, "kept")
 			return []string{fs, g, a.accessPoint(fs, "by hand", nil), a.mountTarget(fs, subnet, g)}
 		}, nil},
 		"a mount target that may not be deleted": {func(a *account, subnet string) []string {
-			fs, g := a.fileSystem("denied", owned(mine)), group(a, "denied")
+			fs, g := a.fileSystem("denied", owned(mine)), a.group(mine, "denied")
 			a.Inject(gateway.Fault{Action: "DeleteMountTarget", Times: 1, Kind: gateway.Denied})
 			return []string{fs, g, a.mountTarget(fs, subnet, g)}
 		}, []string{"deleting mount target fsmt-", "deleting file system fs-", "deleting security group sg-"}},
 		"a mount target of somebody's file system": {func(a *account, subnet string) []string {
-			fs, g := a.fileSystem("theirs", nil), group(a, "theirs")
+			fs, g := a.fileSystem("theirs", nil), a.group(mine, "theirs")
 			return []string{fs, g, a.mountTarget(fs, subnet, g)}
 		}, []string{"deleting security group sg-", "DependencyViolation", "aws ec2 describe-network-interfaces --filters Name=group-id,Values=sg-"}},
 	} {
@@ -412,7 +491,7 @@ func TestInUse(t *testing.T) {
 			a.must(err)
 			stay := test.make(a, subnet.ID)
 			for i := range 4 { // IDs are random: one of them is probably later in the order
-				group(a, fmt.Sprintf("unused-%d", i))
+				a.group(mine, fmt.Sprintf("unused-%d", i))
 				a.fileSystem(fmt.Sprintf("unused-%d", i), owned(mine))
 			}
 			err = Delete(t.Context(), a.admin.Clients, a.find(), nil)
