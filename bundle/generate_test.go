@@ -120,7 +120,7 @@ func TestGenerateRefuses(t *testing.T) {
 	}{{
 		name:   "unknown image",
 		change: func(_ *drivers.Driver, opts *Options) { opts.Images = map[string]string{"DRIVER": "quay.io/a/b:c"} },
-		want:   "bundle of driver widget: there is no image DRIVER: the images are DRIVER_IMAGE, NODE_REGISTRAR_IMAGE, OPERATOR_IMAGE",
+		want:   "bundle of driver widget: there is no image DRIVER: the images are DRIVER_IMAGE, NODE_REGISTRAR_IMAGE, OPERATOR_IMAGE; did you mean DRIVER_IMAGE?",
 	}, {
 		name:   "bad pull spec",
 		change: func(_ *drivers.Driver, opts *Options) { opts.Images = map[string]string{"DRIVER_IMAGE": "quay.io/A b"} },

@@ -10,6 +10,7 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // OperatorImage is the name of the operator's own image in Options.Images. Other images are named by their environment
@@ -26,7 +27,7 @@ func withImages(d drivers.Driver, pullSpecs map[string]string) (drivers.Driver, 
 	known := slices.Sorted(maps.Keys(images))
 	for _, name := range slices.Sorted(maps.Keys(pullSpecs)) {
 		if images[name] == nil {
-			return d, fmt.Errorf("there is no image %s: the images are %s", name, strings.Join(known, ", "))
+			return d, fmt.Errorf("there is no image %s: the images are %s%s", name, strings.Join(known, ", "), nearest.Hint(name, known))
 		}
 		*images[name] = pullSpecs[name]
 	}

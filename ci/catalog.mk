@@ -25,6 +25,7 @@ endif
 
 .PHONY: catalog-diff
 catalog-diff: ## Report what $(CATALOG) changes for clusters since $(CATALOG_BASE)
+	@git rev-parse --quiet --verify '$(CATALOG_BASE)^{commit}' > /dev/null || { echo "CATALOG_BASE is $(CATALOG_BASE), which this clone does not have: fetch it, or name another commit" >&2; exit 2; }
 	@old=$$(mktemp -d) && trap 'rm -rf "$$old"' EXIT && git archive $(CATALOG_BASE) -- $(CATALOG) | tar -x -C "$$old" && \
 	$(BERTH) catalog diff "$$old/$(CATALOG)" $(CATALOG) --fail-on $(CATALOG_FAIL_ON)
 

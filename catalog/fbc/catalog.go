@@ -177,10 +177,17 @@ func Fault(rule findings.Rule, span document.Span, path []any, format string, ar
 	return finding.At(line, column)
 }
 
-// EmptyError says that a folder holds no package.
-type EmptyError struct{ dir string }
+// EmptyError says that a folder or a file holds no package.
+type EmptyError struct {
+	dir    string
+	isFile bool
+}
 
 func (e EmptyError) Error() string {
+	if e.isFile {
+		return fmt.Sprintf("catalog file %s holds no package; expected documents %s, %s and %s; if it is a template, `berth catalog build` makes a catalog of it",
+			e.dir, declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle)
+	}
 	return fmt.Sprintf("catalog folder %s holds no package; expected YAML or JSON files with %s, %s and %s documents, "+
 		"such as %s", e.dir, declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle,
 		filepath.Join(e.dir, "PACKAGE", fileName))

@@ -43,7 +43,8 @@ func ReadAndKeep(ctx context.Context, dir string, keep func(document.Document) e
 	c, faults := assemble(dir, entries)
 	c.Files = files
 	if len(faults) == 0 && !slices.ContainsFunc(c.Packages, func(p *Package) bool { return p.Declared }) {
-		return nil, nil, EmptyError{dir}
+		info, err := os.Stat(dir)
+		return nil, nil, EmptyError{dir, err == nil && info.Mode().IsRegular()}
 	}
 	return c, faults, nil
 }

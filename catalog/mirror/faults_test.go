@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
+	"github.com/berth-csi/berth/internal/oci"
 	"github.com/berth-csi/berth/lab/registry"
 )
 
@@ -84,7 +86,7 @@ func TestFaults(t *testing.T) {
 				}
 				h.ServeHTTP(w, r)
 			})
-		}, "checking the destination for image .*: .*403 Forbidden.*; log in with `docker login .*` as somebody who may push there"},
+		}, "checking the destination for image 127.0.0.1:\\d+/[^ ]+: .*403 Forbidden.*; log in with `docker login .*` as somebody who may push there"},
 		{"a blob with other content", inRequests("/blobs/", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("something else")) }), nil,
 			`(?s)bundle tide.v1.0.0: copying image .*: blob sha256:.*: its blob sha256:.* does not have the \d+ bytes that its manifest says; expected the same size`},
 		{"a manifest with other content", inRequests("/manifests/sha256:", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("{}")) }), nil,
@@ -295,6 +297,41 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s as an image: %v, want %s", hostile, err, want)
 		}
 	}
+}
+
+// TestBesideOthers writes the objects for clusters to a folder in which other catalogs have theirs, as a configuration has them written.
+func TestBesideOthers(t *testing.T) {
+	s, all := newSea(t, nil), filepath.Join(t.TempDir(), "mirror")
+	m, err := mirror.New(t.Context(), s.dir, mirror.Options{Name: "sea", Tag: "latest", Jobs: 3, Time: time.Minute, Text: s.dir, Origin: "a folder"})
+	check(t, err)
+	t.Cleanup(func() { _ = m.Close() })
+	destination, err := mirror.OpenDestination(registry.Start(t, nil)+"/mirror", "sea")
+	check(t, err)
+	t.Cleanup(func() { _ = destination.Close() })
+	check(t, m.Inspect(t.Context(), oci.Registries(t.Context()), destination))
+	write := func(dir string) error {
+		_, err := m.Write(dir, mirror.Document{})
+		return err
+	}
+	check(t, write(filepath.Join(all, "tides")))
+	own := filepath.Join(all, "tides", "catalog", "catalog.yaml")
+	check(t, os.MkdirAll(filepath.Dir(own), 0o755))
+	check(t, os.WriteFile(own, []byte("of tides"), 0o600))
+	for range 2 {
+		check(t, write(all))
+	}
+	if kept, err := os.ReadFile(own); err != nil || string(kept) != "of tides" {
+		t.Errorf("the catalog of the other mirror is %q, %v", kept, err)
+	}
+	assert.FileExists(t, filepath.Join(all, "tides", "imagedigestmirrorset.yaml"))
+	assert.FileExists(t, filepath.Join(all, "imagedigestmirrorset.yaml"))
+
+	check(t, os.RemoveAll(filepath.Join(all, "catalog")))
+	check(t, write(filepath.Join(all, "catalog")))
+	assert.ErrorContains(t, write(all), "it holds catalog, which has the objects of another catalog; choose another folder with --resources")
+	check(t, os.RemoveAll(filepath.Join(all, "catalog")))
+	check(t, os.WriteFile(filepath.Join(all, "tides", "notes.txt"), nil, 0o600))
+	assert.ErrorContains(t, write(all), "it holds tides, which `berth catalog mirror` did not write")
 }
 
 // TestDiskFull mirrors to a folder whose disk is too small at first.

@@ -266,6 +266,9 @@ func (k *keptPackage) report() Package {
 // noRegistry is a name that no registry can have.
 const noRegistry = "mirror.invalid"
 
+// Shown returns a reference as people get to see it: a catalog that is in no registry yet is named without one.
+func Shown(reference string) string { return strings.TrimPrefix(reference, noRegistry+"/") }
+
 // catalogReference is the name of the catalog's image until it is in a registry.
 func (m *Mirror) catalogReference() string {
 	return noRegistry + "/" + cmp.Or(m.Repository, m.Name) + ":" + m.Tag

@@ -77,6 +77,8 @@ func TestWriteSignatures(t *testing.T) {
 	resources := filepath.Join(t.TempDir(), "resources")
 	_, err = m.Write(resources, mirror.Document{})
 	require.NoError(t, err)
+	_, err = policy.Read(filepath.Join(resources, "none.json"), registries)
+	require.ErrorContains(t, err, "none.json: no such file or directory; expected a policy as containers-policy.json(5) describes it")
 	place, _, _ := strings.Cut(placeOf(s.images[0]), "@")
 	got, err := os.ReadFile(filepath.Join(resources, policy.Folder, "mirror", place+"@"+signature))
 	require.NoError(t, err)

@@ -24,25 +24,46 @@ var written = []string{catalogFolder, documentFile, policy.Folder, digestMirrors
 
 // MayWrite fails if a folder contains anything that Write did not write.
 func MayWrite(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if !slices.Contains(written, entry.Name()) {
-			return fmt.Errorf("will not replace %s: it holds %s, which `berth catalog mirror` did not write; choose another folder with --resources", dir, entry.Name())
-		}
-	}
-	return nil
+	_, err := ofOthers(dir)
+	return err
 }
 
-// Write writes the smaller catalog, the objects for clusters and a report to a folder, which it replaces as a whole. It
-// returns the names of the files with objects.
+// ofOthers returns the folders in a folder that Write has written for other mirrors, such as the catalogs of a configuration. It fails
+// if the folder contains anything else that Write did not write.
+func ofOthers(dir string) (others []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		below := filepath.Join(dir, entry.Name())
+		isOther := entry.IsDir() && isFile(filepath.Join(below, documentFile)) && MayWrite(below) == nil
+		switch isOurs := slices.Contains(written, entry.Name()); {
+		case isOther && isOurs:
+			return nil, fmt.Errorf("will not replace %s: it holds %s, which has the objects of another catalog; choose another folder with --resources", dir, entry.Name())
+		case isOther:
+			others = append(others, entry.Name())
+		case !isOurs:
+			return nil, fmt.Errorf("will not replace %s: it holds %s, which `berth catalog mirror` did not write; choose another folder with --resources", dir, entry.Name())
+		}
+	}
+	return others, nil
+}
+
+// isFile reports whether there is a regular file at a path.
+func isFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Write writes the smaller catalog, the objects for clusters and a report to a folder, which it replaces as a whole, except for
+// the folders of other mirrors in it. It returns the names of the files with objects.
 func (m *Mirror) Write(dir string, d Document) (files []string, err error) {
-	if err := MayWrite(dir); err != nil {
+	others, err := ofOthers(dir)
+	if err != nil {
 		return nil, err
 	}
 	objects, err := m.objects()
@@ -87,6 +108,11 @@ func (m *Mirror) Write(dir string, d Document) (files []string, err error) {
 		}
 		if file != documentFile {
 			files = append(files, filepath.Join(dir, file))
+		}
+	}
+	for _, other := range others {
+		if err := os.CopyFS(filepath.Join(fresh, other), os.DirFS(filepath.Join(dir, other))); err != nil {
+			return nil, err
 		}
 	}
 	if err := os.Rename(dir, former); err != nil && !errors.Is(err, fs.ErrNotExist) {

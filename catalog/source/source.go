@@ -79,6 +79,9 @@ type Source struct {
 // catalog names.
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
+	if errors.As(err, new(missingError)) {
+		return s, fmt.Errorf("%w; want the folder or the file of a catalog, or the image of one with its registry, such as quay.io/example/catalog:v1", err)
+	}
 	if errors.Is(err, errBundle) {
 		return s, fmt.Errorf("image %s is the image of a bundle; expected the image of a catalog, with the label %s", text, ConfigsLabel)
 	}
@@ -88,6 +91,9 @@ func Open(ctx context.Context, text string) (*Source, error) {
 // OpenAny is like Open, and also opens the image of a bundle.
 func OpenAny(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
+	if errors.As(err, new(missingError)) {
+		return s, fmt.Errorf("%w; want the folder of a bundle or a catalog, or the image of one with its registry, such as quay.io/example/bundle:v1", err)
+	}
 	if !errors.Is(err, errBundle) {
 		return s, err
 	}
@@ -95,6 +101,11 @@ func OpenAny(ctx context.Context, text string) (*Source, error) {
 	s.Bundle = &pulled
 	return s, err
 }
+
+// missingError says that nothing is at a path.
+type missingError struct{ error }
+
+func (e missingError) Unwrap() error { return e.error }
 
 // errBundle says that the image holds a bundle. Only its labels were read, because bundles have other limits.
 var errBundle = errors.New("it is the image of a bundle")
@@ -117,7 +128,7 @@ func open(ctx context.Context, text string) (_ *Source, err error) {
 		return s, s.openImage(ctx, reference)
 	}
 	if _, err := os.Stat(text); err != nil {
-		return s, fmt.Errorf("%w; want the folder or the file of a catalog, or the image of one with its registry, such as quay.io/example/catalog:v1", err)
+		return s, missingError{err}
 	}
 	if _, err := os.Stat(filepath.Join(text, "oci-layout")); err == nil {
 		return s, fmt.Errorf("%s is a folder of images, not of a catalog; write %s%s to use the catalog in it", text, InFolder, text)

@@ -1,18 +1,24 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// takes returns a check of the arguments of a command by their names: [NAME] is optional, and NAME... is one or more.
+// takes returns a check of the arguments of a command by their names: [NAME] is optional, NAME... is one or more,
+// and (NAME | NAME) is one of several.
 func takes(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		for i, name := range names {
+			if i >= len(args) && strings.HasPrefix(name, "(") {
+				return fmt.Errorf("an argument is missing: want %s", strings.Join(names, " "))
+			}
 			if i >= len(args) && !strings.HasPrefix(name, "[") {
 				return fmt.Errorf("%s is missing: want %s", strings.TrimSuffix(name, "..."), strings.Join(names, " "))
 			}
@@ -54,8 +60,33 @@ func isGroup(cmd *cobra.Command) bool {
 // checkFlags returns the fault of a command line whose flags cannot be parsed. If it has an unknown subcommand, that is the fault,
 // because the flags may be the subcommand's.
 func checkFlags(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
 	if args := cmd.Flags().Args(); isGroup(cmd) && len(args) > 0 {
 		err = takesCommand(cmd, args)
+	} else if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		err = fmt.Errorf("%w%s", err, nearest.Hint("--"+unknown.GetSpecifiedName(), flagsOf(cmd)))
 	}
 	return &usageError{command: cmd.CommandPath(), err: err}
+}
+
+// flagsOf returns the flags of a command that its help lists, with their dashes.
+func flagsOf(cmd *cobra.Command) (names []string) {
+	add := func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			names = append(names, "--"+flag.Name)
+		}
+	}
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return names
+}
+
+// requiredFlags makes a missing flag a fault of the command line, like a missing argument.
+func requiredFlags(cmd *cobra.Command, _ []string) (err error) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if _, required := flag.Annotations[cobra.BashCompOneRequiredFlag]; required && !flag.Changed && err == nil {
+			err = fmt.Errorf("--%s is missing: want the %s", flag.Name, strings.TrimSuffix(flag.Usage, " (required)"))
+		}
+	})
+	return err
 }

@@ -60,7 +60,7 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
   berth aws create --access-point /team-a --access-point /team-b:2000:2000:0700
   berth aws create -o storageclass | oc apply -f -
   berth aws create --access-point /team-a -o sharedvolume | oc -n team-a apply -f -`,
-		Args: cobra.NoArgs,
+		Args: takesNothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var parsed []provision.AccessPoint
 			for _, text := range points {
@@ -200,7 +200,7 @@ To list, it needs these permissions:` + listed(removal.PermissionsToFind) + `
 To delete, it needs these:` + listed(removal.Permissions),
 		Example: `  berth aws destroy --infra-id prod-x7k2p --region us-east-1
   berth aws destroy --infra-id prod-x7k2p --region us-east-1 --confirm`,
-		Args: cobra.NoArgs,
+		Args: cobra.MatchAll(takesNothing, requiredFlags),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			clients, err := awsclient.New(cmd.Context(), region)
 			if err != nil {

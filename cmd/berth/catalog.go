@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/findings"
@@ -42,12 +46,23 @@ func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*ru
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	part, err := rules.LoadPart(ctx, opened.Dir, rules.Look, packages...)
 	if err != nil {
-		return notValid(text, opened.Named(err))
+		return cmp.Or(bundleFolder(text), notValid(text, opened.Named(err)))
 	}
 	part.Dir = text
 	opened.NameFindings(part.Faults) // the warnings are among them
 	printWarnings(cmd, text, part.Warnings)
 	return opened.Named(do(part))
+}
+
+// bundleFolder returns an error if a folder is a bundle's, and not a catalog's.
+func bundleFolder(dir string) error {
+	for _, part := range registryv1.Folders {
+		if info, err := os.Stat(filepath.Join(dir, part)); err != nil || !info.IsDir() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is the folder of a bundle; want a catalog, such as `%s` makes of it; `%s` checks the bundle", dir,
+		escape.Command("berth catalog build %s --output-dir DIR", dir), escape.Command("berth bundle validate %s", dir))
 }
 
 // warningsLimit is how many warnings about a catalog are printed by commands that do something else than check it.
@@ -62,9 +77,6 @@ func printWarnings(cmd *cobra.Command, catalog string, found []*findings.Finding
 		cmd.PrintErrf("warning: and %d more; `%s` lists all\n", more, escape.Command("berth catalog validate %s", catalog))
 	}
 }
-
-// requiredFlags makes a missing flag a fault of the command line, like a missing argument.
-func requiredFlags(cmd *cobra.Command, _ []string) error { return cmd.ValidateRequiredFlags() }
 
 // are returns a number of things as the subject of a sentence, with its verb.
 func are(n int, noun string) string {

@@ -81,7 +81,7 @@ and nothing is written if one of them is an error. The rules of "berth catalog v
 A bundle from a folder carries all its objects, so that OLM installs it from the catalog alone. For a
 bundle from an image, OLM pulls the image, and the catalog has a description, or all objects:
 --migrate-level chooses, as in opm. A template of Berth has the image by digest, and one of opm as it is
-written. Credentials for registries come from ~/.docker/config.json. Registries on loopback are accessed
+written. Credentials for registries come from ~/.docker/config.json or Podman's auth.json. Registries on loopback are accessed
 without encryption. Bundles that were pulled are kept in the user's cache, at most 1 GiB of them.
 
 With --openshift, there is a catalog for each of these versions, DIR/vVERSION/PACKAGE/catalog.yaml, with

@@ -280,7 +280,7 @@ func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.
 		}
 		printing.Lock()
 		defer printing.Unlock()
-		cmd.PrintErrf("%s; copied %s\n", progress(), i.Destination)
+		cmd.PrintErrf("%s; copied %s\n", progress(), mirror.Shown(i.Destination))
 	})
 	stop()
 	if err != nil && ctx.Err() != nil {
@@ -342,7 +342,7 @@ func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
 		return err
 	}
 	if !d.DryRun {
-		_, err := fmt.Fprintf(w, "catalog %s, %s, with %s\n", escape.Cell(d.Catalog.Destination), d.Catalog.Digest, count(len(d.Images), "image"))
+		_, err := fmt.Fprintf(w, "catalog %s, %s, with %s\n", escape.Cell(mirror.Shown(d.Catalog.Destination)), d.Catalog.Digest, count(len(d.Images), "image"))
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

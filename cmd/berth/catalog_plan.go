@@ -134,7 +134,13 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return takes("CATALOG", "[PACKAGE[@VERSION]]")(cmd, args)
+	if err := takes("CATALOG", "[PACKAGE[@VERSION]]")(cmd, args); err != nil || len(args) == 1 {
+		return err
+	}
+	if strings.HasSuffix(args[1], "@") {
+		return fmt.Errorf("PACKAGE[@VERSION] is %q, want a version after @, or no @", args[1])
+	}
+	return nil
 }
 
 // packagesIn returns the package of PACKAGE@VERSION, if there is one.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/berth-csi/berth/catalog/mirror/imageset"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/internal/oci"
 )
 
@@ -21,7 +23,7 @@ type unmirrorCommand struct{ config, confirm string }
 func newCatalogUnmirrorCommand() *cobra.Command {
 	u := &unmirrorCommand{}
 	cmd := &cobra.Command{
-		Use:   "unmirror DESTINATION",
+		Use:   "unmirror (--config FILE | --confirm FILE) DESTINATION",
 		Short: "List images of a mirror that are not needed any more, and delete those of a list",
 		Long: `With --config, list the images that a file of oc-mirror v2 (DeleteImageSetConfiguration) chooses and DESTINATION has,
 one a line, and delete nothing. An image that the same catalog in DESTINATION still names is kept: mirror the smaller catalog
@@ -140,6 +142,9 @@ func (u *unmirrorCommand) delete(cmd *cobra.Command, to string) error {
 	text, err := boundedyaml.ReadFile(u.confirm)
 	if err != nil {
 		return err
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return fmt.Errorf("%s is empty; expected what `%s` prints; nothing is deleted", u.confirm, escape.Command("berth catalog unmirror --config FILE %s", to))
 	}
 	list, err := mirror.ReadDeletion(text, to)
 	if err == nil {

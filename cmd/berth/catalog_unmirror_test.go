@@ -99,6 +99,12 @@ func TestUnmirror(t *testing.T) {
 	require.Equal(t, exitFine, code, log)
 	catalogs.Write(t, list, text)
 
+	empty := filepath.Join(t.TempDir(), "empty") // as a command that fails leaves it behind
+	catalogs.Write(t, empty, "\n")
+	code, _, log = berth("unmirror", "--confirm", empty, to)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, log, empty+" is empty; expected what `berth catalog unmirror --config FILE "+to+"` prints; nothing is deleted")
+
 	code, _, log = berth("unmirror", "--confirm", list, to)
 	assert.Equal(t, exitFailed, code)
 	assert.Contains(t, log, "its registry does not allow to delete")

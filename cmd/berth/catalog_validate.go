@@ -267,6 +267,11 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string, profile gates.P
 	if err != nil {
 		return report, "", opened.Named(err)
 	}
+	if len(c.Packages) == 0 {
+		if err := bundleFolder(text); err != nil {
+			return report, "", err
+		}
+	}
 	found = append(found, rules.Check(c)...)
 	rules.Raise(found, profile)
 	found = append(found, rules.CheckGates(c, rules.Options{Profile: profile})...)

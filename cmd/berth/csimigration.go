@@ -109,7 +109,7 @@ func (f *csiMigrationFlags) request(direction csimigration.Direction, args []str
 	known := csimigration.Drivers()
 	for i, name := range r.Plugins {
 		if !slices.Contains(known, name) || slices.Index(r.Plugins, name) != i {
-			return r, fmt.Errorf("driver is %q, want each once of %s", name, strings.Join(known, ", "))
+			return r, fmt.Errorf("driver is %q, want some of %s, each once", name, strings.Join(known, ", "))
 		}
 	}
 	return r, nil

@@ -88,7 +88,7 @@ func driversNamed(args []string) ([]drivers.Driver, error) {
 		d, err := registry.Get(name)
 		twice := slices.ContainsFunc(named, func(before drivers.Driver) bool { return before.Name == d.Name })
 		if err != nil || twice {
-			return nil, fmt.Errorf("driver is %q, want each once of %s%s", name, strings.Join(registry.Names(), ", "), nearest.Hint(name, registry.Names()))
+			return nil, fmt.Errorf("driver is %q, want some of %s, each once%s", name, strings.Join(registry.Names(), ", "), nearest.Hint(name, registry.Names()))
 		}
 		named = append(named, d)
 	}

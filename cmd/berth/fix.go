@@ -83,6 +83,10 @@ func (f *fixFlag) apply(cmd *cobra.Command, report findings.Report, dirs []strin
 		}
 	}
 	total := len(report.Findings)
+	if f.mode == fixDiff && len(fixed) == 0 {
+		cmd.PrintErrf("none of %s can be corrected mechanically\n", count(total, "finding"))
+		return report, true, nil
+	}
 	if f.mode == fixDiff {
 		cmd.PrintErrf("%d of %s can be corrected in %s; --fix=%s writes that\n", len(fixed), count(total, "finding"), count(shownFiles, "file"), fixWrite)
 		return report, true, nil

@@ -63,7 +63,7 @@ func (w *where) put(cmd *cobra.Command, content oci.Content) error {
 const aboutImages = `
 One image is for all architectures. It is built without a container engine and without root. The same
 folder always gives the same digest, which is printed to standard output. Credentials for registries come
-from ~/.docker/config.json. Registries on loopback are accessed without encryption.`
+from ~/.docker/config.json or Podman's auth.json. Registries on loopback are accessed without encryption.`
 
 func newBundleImageCommand() *cobra.Command {
 	to := &where{}

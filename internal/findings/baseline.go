@@ -39,11 +39,14 @@ func identify(f Finding) identity {
 	return identity{f.Rule, valid(place), lines.ReplaceAllString(valid(f.Message), "$1$2")}
 }
 
+// advice says how a baseline is made.
+const advice = "write it with -o json > FILE, without --baseline"
+
 // ReadBaseline reads a report that was written as JSON.
 func ReadBaseline(file string) (*Baseline, error) {
 	opened, err := os.Open(file)
 	if err != nil {
-		return nil, fmt.Errorf("baseline: %w", err)
+		return nil, fmt.Errorf("baseline: %w; %s", err, advice)
 	}
 	defer opened.Close()
 	text, err := io.ReadAll(io.LimitReader(opened, baselineLimit+1))
@@ -55,7 +58,6 @@ func ReadBaseline(file string) (*Baseline, error) {
 
 // ParseBaseline is like ReadBaseline, for the content of a file.
 func ParseBaseline(file string, text []byte) (*Baseline, error) {
-	const advice = "write it with -o json > FILE, without --baseline"
 	if len(text) > baselineLimit {
 		return nil, fmt.Errorf("baseline %s is larger than %d MiB", file, baselineLimit>>20)
 	}

@@ -69,6 +69,9 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", reference, err)
 	}
+	if t.Catalog {
+		reference = repo.Name() // it has another name only until it is there
+	}
 	for _, parts := range [][]contentDescriptor{w.manifests, w.blobs} {
 		for i := range parts {
 			added, err := t.lookUp(ctx, repo, &parts[i])

@@ -40,7 +40,7 @@ func Since(ctx context.Context, dir, ref string) (*Commit, error) {
 	}
 	out, err := c.git("merge-base", "--end-of-options", ref, "HEAD")
 	if err != nil {
-		return nil, fmt.Errorf("where the branch left %s: %w; fetch it, with its history", ref, err)
+		return nil, fmt.Errorf("where the branch left %s: %w; expected a branch or a commit of a clone that has its history, as after git fetch", ref, err)
 	}
 	c.revision = strings.TrimSpace(string(out))
 	return c, nil

@@ -68,8 +68,11 @@ func Open(dir string, config []byte) (*Repository, error) {
 			return nil, fmt.Errorf("%s is a link; expected a folder: a link may lead to files that are not in the repository", filepath.Join(dir, folder))
 		}
 	}
-	if info, err := os.Stat(filepath.Join(dir, OperatorsDir)); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a repository of operators: it has no folder %s; expected %s/NAME/VERSION with a bundle each", dir, OperatorsDir, OperatorsDir)
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("%w; expected the folder of a repository of operators", err)
+	}
+	if !hasOperators(dir) {
+		return nil, fmt.Errorf("%s is not a repository of operators: it has no folder %s; expected %s/NAME/VERSION with a bundle each%s", dir, OperatorsDir, OperatorsDir, above(dir))
 	}
 	if config == nil {
 		var err error
@@ -86,6 +89,23 @@ func Open(dir string, config []byte) (*Repository, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, ConfigFile), err)
 	}
 	return r, nil
+}
+
+// hasOperators reports whether a folder has the folder of operators.
+func hasOperators(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, OperatorsDir))
+	return err == nil && info.IsDir()
+}
+
+// above says which repository of operators a folder is in, if it is in one.
+func above(dir string) string {
+	at, err := filepath.Abs(dir)
+	for err == nil && at != filepath.Dir(at) {
+		if at = filepath.Dir(at); hasOperators(at) {
+			return "; it is in the repository " + at + ": check that, and name the operators to check in packages of .berth.yaml"
+		}
+	}
+	return ""
 }
 
 // patternsLimit is how many bytes the patterns of waivers may have together. A letter can take some hundred times as much when it is compiled,

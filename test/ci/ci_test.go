@@ -58,6 +58,11 @@ func TestTemplates(t *testing.T) {
 			if out, ok := c.run(with("AGAINST", "released") + with("BASELINE", "known.json") + script.validate); ok || !strings.Contains(out, "known.json is not in base") {
 				t.Errorf("of findings that the change itself says are known it says: %s", out)
 			}
+			if name == "makefile" {
+				if out, ok := c.run(strings.ReplaceAll(script.diff, "CATALOG_BASE="+base, "CATALOG_BASE=nowhere")); ok || !strings.HasPrefix(out, "CATALOG_BASE is nowhere, which this clone does not have: fetch it, or name another commit\n") {
+					t.Errorf("of a base that there is not it says: %s", out)
+				}
+			}
 			if name != "makefile" { // whose default base is origin/main
 				if out, ok := c.run(with("BASE", "") + with("DEFAULT_BRANCH", "none") + with("AGAINST", "released") + with("BASELINE", "known.json") + script.validate); ok || !strings.Contains(out, "baseline: found no ") {
 					t.Errorf("of a baseline without a base it says: %s", out)

@@ -1,9 +1,11 @@
 package page
 
 import (
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,6 +85,30 @@ func TestMarkedTestsExist(t *testing.T) {
 		}
 		if !strings.Contains(source, strconv.Quote(b.Heading)) || !strings.Contains(source, filepath.Base(path)+`"`) {
 			t.Errorf("%s:%d: no test in %s names both the page and the heading %q", path, b.line, b.mark.pkg, b.Heading)
+		}
+	}
+}
+
+// TestNamedTestsExist: each test that a page names is one, or the beginning of one, as the go command takes it. Code in Go is an example.
+func TestNamedTestsExist(t *testing.T) {
+	var all strings.Builder
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		all.Write(source)
+		return err
+	}))
+	named := regexp.MustCompile(`\bTest[A-Z]\w+`)
+	examples := regexp.MustCompile("(?ms)^```go\n.*?^```$")
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, name := range named.FindAllString(examples.ReplaceAllString(string(text), ""), -1) {
+			if !strings.Contains(all.String(), "\nfunc "+name) {
+				t.Errorf("%s names %s, which is no test", path, name)
+			}
 		}
 	}
 }

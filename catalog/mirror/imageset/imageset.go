@@ -121,14 +121,14 @@ type platform struct {
 func Read(at, kind string) (*Set, error) {
 	text, err := boundedyaml.ReadFile(at)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; expected a file of oc-mirror v2, of kind %s", err, kind)
 	}
 	var f file
 	if err := boundedyaml.Unmarshal(text, &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
 	if f.APIVersion != Version || f.Kind != kind {
-		return nil, fmt.Errorf("%s: it is a %s of %s; expected a %s of %s, the version of oc-mirror v2", at, cmp.Or(f.Kind, "document without a kind"), cmp.Or(f.APIVersion, "no version"), kind, Version)
+		return nil, fmt.Errorf("%s: its kind is %q and its apiVersion %q; expected %q and %q, which is the version of oc-mirror v2", at, f.Kind, f.APIVersion, kind, Version)
 	}
 	if err := boundedyaml.UnmarshalStrict(text, &file{}); err != nil {
 		return nil, fmt.Errorf("%s: %w; expected only fields of oc-mirror v2", at, err)

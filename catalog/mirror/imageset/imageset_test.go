@@ -104,9 +104,9 @@ func TestPlaces(t *testing.T) {
 func TestFaults(t *testing.T) {
 	operator := func(text string) string { return head + "mirror: {operators: [" + text + "]}" }
 	for text, want := range map[string]string{
-		"apiVersion: mirror.openshift.io/v1alpha2\nkind: ImageSetConfiguration\nmirror: {}":       "it is a ImageSetConfiguration of mirror.openshift.io/v1alpha2; expected",
-		"apiVersion: mirror.openshift.io/v2alpha1\nkind: DeleteImageSetConfiguration\ndelete: {}": "it is a DeleteImageSetConfiguration",
-		"tide: in":                      "it is a document without a kind of no version",
+		"apiVersion: mirror.openshift.io/v1alpha2\nkind: ImageSetConfiguration\nmirror: {}":       `its kind is "ImageSetConfiguration" and its apiVersion "mirror.openshift.io/v1alpha2"; expected "ImageSetConfiguration" and "mirror.openshift.io/v2alpha1"`,
+		"apiVersion: mirror.openshift.io/v2alpha1\nkind: DeleteImageSetConfiguration\ndelete: {}": `its kind is "DeleteImageSetConfiguration"`,
+		"tide: in":                      `its kind is "" and its apiVersion ""`,
 		head:                            "it has no mirror",
 		head + "mirror: {platform: {}}": "expected operators or additionalImages",
 		head + "mirror: {operators: [{catalog: a, bundles: []}]}":                                             `unknown field`,
@@ -130,6 +130,12 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s\nis refused for %v, want %q", text, err, want)
 		}
 	}
+}
+
+// TestMissing: it is said which file is expected.
+func TestMissing(t *testing.T) {
+	_, err := imageset.Read(filepath.Join(t.TempDir(), "none.yaml"), imageset.Delete)
+	assert.ErrorContains(t, err, "none.yaml: no such file or directory; expected a file of oc-mirror v2, of kind DeleteImageSetConfiguration")
 }
 
 // TestWarnings: each part that is not followed is named.

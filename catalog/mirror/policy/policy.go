@@ -45,7 +45,7 @@ type kept struct {
 func Read(file, registries string) (*Policy, error) {
 	text, err := boundedyaml.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; expected a policy as containers-policy.json(5) describes it", err)
 	}
 	var read struct {
 		Default    []requirement                       `json:"default"`
