@@ -85,7 +85,8 @@ func (v *Checker) Refused(ctx context.Context, p *fbc.Package) (*Refusals, error
 		}
 		refused := refusal.Listed(b)
 		if read != nil {
-			refused = append(refused, refusal.Of(read, &refusal.Request{Gates: v.Gates})...)
+			request := &refusal.Request{Gates: v.Gates}
+			refused = slices.Concat(refused, refusal.Of(read, request), refusal.Removed(read, request))
 		}
 		if read == nil || read.Described {
 			all.Unread++

@@ -206,7 +206,8 @@ func (f *v1Check) refusedByV1(contents *registryv1.Contents) (found []*findings.
 	if err != nil {
 		return []*findings.Finding{contents.CSV.Fault(olmv1.Refused, "%v", err)}, nil
 	}
-	for _, r := range refusal.Of(b, &refusal.Request{Gates: set}) {
+	request := &refusal.Request{Gates: set}
+	for _, r := range append(refusal.Of(b, request), refusal.Removed(b, request)...) {
 		found = append(found, contents.CSV.Fault(olmv1.Refused, "%s", olmv1.Sentence(r)))
 	}
 	for _, finding := range found {

@@ -2,6 +2,7 @@ package prediction
 
 import (
 	"context"
+	"slices"
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/olm/featuregates"
@@ -46,7 +47,7 @@ func (e *Extension) check(ctx context.Context, p *Prediction, sel *selection, ch
 		if err != nil {
 			return nil, err
 		}
-		refused = append(refused, between...)
+		refused = slices.Concat(refused, refusal.Removed(bundle, &e.Request), between)
 		e.warnAboutAPIs(p, bundle)
 	}
 	p.refuseFor(bundle, refused)
@@ -114,7 +115,7 @@ func (e *Extension) checkLater(ctx context.Context, p *Prediction, sel *selectio
 			before = next
 			continue
 		}
-		refused := refusal.Of(next, &e.Request)
+		refused := append(refusal.Of(next, &e.Request), refusal.Removed(next, &e.Request)...)
 		between, err := refusal.Between(before, next, &e.Request)
 		if err != nil {
 			return nil, false, err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/berth-csi/berth/internal/openshift"
 	"github.com/berth-csi/berth/olm/crdsafety"
 	"github.com/berth-csi/berth/olm/featuregates"
 )
@@ -219,6 +220,40 @@ func (b *Bundle) unserved(objects []Object, r *Request) []Refusal {
 		refused.Text = fmt.Sprintf("establish watch: no matches for kind %q in version %q", first.Kind, first.GroupVersion())
 	}
 	return []Refusal{refused}
+}
+
+// oldestKubernetes is the minor version of the oldest Kubernetes 1 that was maintained when the first version of operator-controller was
+// released.
+const oldestKubernetes = 29
+
+// Removed returns the refusal of a bundle with objects of kinds that no Kubernetes serves on which OLM v1 runs. In finds them, too, by what
+// the cluster serves.
+func Removed(b *Bundle, r *Request) []Refusal {
+	if b.Described {
+		return nil
+	}
+	var gone []Object
+	var instead []string
+	for _, o := range b.Objects(r) {
+		since, by, removed := openshift.Removed(o.GroupVersion().String(), o.Kind)
+		if !removed || since > oldestKubernetes {
+			continue
+		}
+		gone = append(gone, o)
+		do := "leave out " + o.Kind + " " + o.Name
+		if by != "" {
+			do = fmt.Sprintf("write %s %s for %s", o.Kind, o.Name, by)
+		}
+		if !slices.Contains(instead, do) {
+			instead = append(instead, do)
+		}
+	}
+	refused := b.unserved(gone, r)
+	for i := range refused {
+		refused[i].What = strings.Replace(refused[i].What, "the cluster does not serve", "no Kubernetes on which OLM v1 runs serves", 1)
+		refused[i].Do = "authors: " + strings.Join(instead, "; ")
+	}
+	return refused
 }
 
 // changed returns the refusals because of changed CustomResourceDefinitions.

@@ -244,6 +244,43 @@ func TestIn(t *testing.T) {
 	}
 }
 
+// TestRemoved: without a cluster, kinds that no Kubernetes has any more are known.
+func TestRemoved(t *testing.T) {
+	with := func(o *unstructured.Unstructured) func(*Bundle) {
+		return func(b *Bundle) { b.Others = []*unstructured.Unstructured{o} }
+	}
+	old := func(b *Bundle) {
+		d := definitionOf("string")
+		d.APIVersion = "apiextensions.k8s.io/v1beta1"
+		b.CRDs = []*apiextensionsv1.CustomResourceDefinition{d}
+	}
+	for name, test := range map[string]struct {
+		change         func(*Bundle)
+		settings       string
+		text, what, do string
+	}{
+		"a CRD of v1beta1": {change: old, text: `no matches for kind "CustomResourceDefinition" in version "apiextensions.k8s.io/v1beta1"`,
+			what: "no Kubernetes on which OLM v1 runs serves CustomResourceDefinition (apiextensions.k8s.io/v1beta1), which tug.v1.0.0 needs", do: "authors: write CustomResourceDefinition tugs.example.com for apiextensions.k8s.io/v1"},
+		"Boxcutter reads it": {change: old, settings: "BoxcutterRuntime=true"},
+		"a budget": {change: with(object("policy/v1beta1", "PodDisruptionBudget", "", "tug")), text: `no matches for kind "PodDisruptionBudget" in version "policy/v1beta1"`,
+			what: "no Kubernetes on which OLM v1 runs serves PodDisruptionBudget (policy/v1beta1), which tug.v1.0.0 needs", do: "authors: write PodDisruptionBudget tug for policy/v1"},
+		"a kind that some have": {change: with(object("monitoring.coreos.com/v1", "ServiceMonitor", "", "tug"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := Removed(bundle(test.change), request(t, test.settings))
+			if test.what == "" {
+				if len(all) > 0 {
+					t.Errorf("refused: %+v", all)
+				}
+				return
+			}
+			if len(all) != 1 || !strings.Contains(all[0].Text, test.text) || all[0].What != test.what || all[0].Do != test.do || all[0].Code != API {
+				t.Errorf("got %+v\nwant one with %s; %s; %s", all, test.text, test.what, test.do)
+			}
+		})
+	}
+}
+
 // installed is a CustomResourceDefinition in a cluster, which belongs to the ClusterExtension.
 func installed(t *testing.T, d *apiextensionsv1.CustomResourceDefinition) *unstructured.Unstructured {
 	t.Helper()
