@@ -1,0 +1,244 @@
+package move
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// leaveV1 is complete when OLM v1 has no objects of the operator, and no object that must stay is gone.
+func (s *state) leaveV1() (migrate.Decision, error) {
+	e := s.extension
+	switch {
+	case e == nil:
+	case e.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(e, moveFinalizer):
+		return migrate.Execute(AddExtensionFinalizer)
+	case e.GetDeletionTimestamp() == nil:
+		return migrate.Execute(DeleteExtension)
+	case isOrphaning(e):
+		return migrate.Wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s owns", e.GetName())
+	case len(othersOf(e)) > 0:
+		return migrate.Wait(DeleteExtension, "OLM v1 to notice that ClusterExtension %s is deleted, and to remove its finalizers %s", e.GetName(), strings.Join(othersOf(e), ", "))
+	}
+	if len(s.objectSets) > 0 {
+		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
+			return migrate.WaitGone(DeleteObjectSets, "ClusterObjectSet "+set.Name, &set)
+		}
+		return migrate.Execute(DeleteObjectSets)
+	}
+	if e == nil {
+		return migrate.NoStep()
+	}
+	if next, err := s.await(AwaitV1, "OLM v1 to finish applying", DeleteExtension, DeleteObjectSets); next.Step != "" {
+		return next, err
+	}
+	switch {
+	case s.withMarks() != nil:
+		return migrate.Execute(UnmarkObjects)
+	case s.ownedMade() != nil:
+		return migrate.Execute(KeepObjects)
+	case controllerutil.ContainsFinalizer(e, moveFinalizer):
+		return migrate.Execute(RemoveExtensionFinalizer)
+	}
+	return migrate.Wait(RemoveExtensionFinalizer, "ClusterExtension %s to be gone", e.GetName())
+}
+
+// unmarkAll is complete when no object has anything of OLM v1. The marks come before the ClusterExtension.
+func (s *state) unmarkAll() (migrate.Decision, error) {
+	if s.withMarks() != nil {
+		return migrate.Execute(UnmarkObjects)
+	}
+	return migrate.NoStep()
+}
+
+// withMarks returns an object that has something of OLM v1, or nil.
+func (s *state) withMarks() *metav1.PartialObjectMetadata {
+	for _, t := range s.taken {
+		if t.live != nil && hasMarks(t.live) && !s.isOfAnother(t.live) {
+			return t.live
+		}
+	}
+	return nil
+}
+
+// isOfAnother reports whether OLM v1 has installed an object for another ClusterExtension, somebody by another release of Helm, or another
+// move keeps it.
+func (s *state) isOfAnother(o *metav1.PartialObjectMetadata) bool {
+	for key, value := range labelsOf(s.plan.Subject.Name) {
+		if is := o.Labels[key]; is != "" && is != value {
+			return true
+		}
+	}
+	if by := o.Annotations[movedAnnotation]; by != "" && by != string(s.plan.Subscription.UID) {
+		return true
+	}
+	owner := o.Annotations[helmNameAnnotation]
+	return owner != "" && (owner != s.plan.Subject.Name || o.Annotations[helmNamespaceAnnotation] != s.plan.Namespace)
+}
+
+// ownedMade returns something that OLM v1 has made and that would go with the ClusterExtension, or nil. It stays until OLM v0 has made
+// its own.
+func (s *state) ownedMade() *metav1.PartialObjectMetadata {
+	at := slices.IndexFunc(s.made, isOwnedByV1)
+	if at < 0 {
+		return nil
+	}
+	return &s.made[at]
+}
+
+// forget is complete when OLM v1's records and webhooks are gone: OLM v0 gives the operator another certificate.
+func (s *state) forget() (migrate.Decision, error) {
+	switch {
+	case len(s.remembered) > 0 && s.remembered[0].DeletionTimestamp != nil:
+		return migrate.WaitGone(DeleteRemembered, named(secretKind.Kind, s.remembered[0].Namespace, s.remembered[0].Name), &s.remembered[0])
+	case len(s.remembered) > 0:
+		return migrate.Execute(DeleteRemembered)
+	case s.toDrop() != nil && isWebhook(*s.toDrop()):
+		return s.dropMade()
+	}
+	return migrate.NoStep()
+}
+
+func isWebhook(o metav1.PartialObjectMetadata) bool {
+	return strings.HasSuffix(o.Kind, "WebhookConfiguration")
+}
+
+// subscribe is complete when OLM v0 has the version, for the Subscription as it was.
+func (s *state) subscribe() (migrate.Decision, error) {
+	own := s.again()
+	switch {
+	case own == nil:
+		return migrate.Execute(CreateSubscription)
+	case own.DeletionTimestamp != nil: // somebody has deleted it
+		return migrate.WaitGone(CreateSubscription, "Subscription "+own.Namespace+"/"+own.Name, own)
+	}
+	if next, err := s.install(own); err != nil || next.Step != "" {
+		return next, err
+	}
+	switch {
+	case !s.isAsBefore(own):
+		return migrate.Execute(RestoreApproval)
+	case s.leftPending(own) != nil:
+		return migrate.Execute(Approve)
+	}
+	return migrate.NoStep()
+}
+
+// install is complete when OLM v0 has installed the version for a Subscription, or has updated it since.
+func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
+	v, name := s.version, s.plan.Version.Name
+	installPlan := s.current(own)
+	switch installed := own.Status.InstalledCSV; {
+	case installed != "" && installed != name:
+		return migrate.NoStep()
+	case installPlan != nil && installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed && (v == nil || v.Status.Phase != v1alpha1.CSVPhaseSucceeded):
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s, for %s, has failed: %s; remove the cause, then have OLM v0 begin again with `%s && %s`, and run `%s`",
+			own.Namespace, installPlan.Name, name, oneLine(installPlan.Status.Message),
+			escape.Command("oc -n %s delete subscription %s", own.Namespace, own.Name),
+			escape.Command("oc -n %s delete csv %s --cascade=orphan --ignore-not-found", own.Namespace, name), s.journal.Command(s.plan, "resume"))
+	case v == nil && installed == "":
+		return s.approve(own)
+	case v == nil:
+		return migrate.Wait(AwaitVersion, "OLM v0 to install %s", name)
+	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
+		return migrate.Wait(AwaitVersion, "ClusterServiceVersion %s to succeed: its phase is %q, %s", name, v.Status.Phase, oneLine(v.Status.Message))
+	case installed == "":
+		return migrate.Wait(AwaitVersion, "OLM v0 to write into the status of Subscription %s that %s is installed", own.Name, name)
+	}
+	if waits := rollingOut(s.deploymentsOf(v)); waits != "" {
+		return migrate.Wait(AwaitVersion, "%s", waits)
+	}
+	return migrate.NoStep()
+}
+
+// oneLine returns a message without line breaks.
+func oneLine(message string) string {
+	return strings.Join(strings.FieldsFunc(message, func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// isAsBefore reports whether the Subscription is as it was before the move to OLM v1.
+func (s *state) isAsBefore(own *v1alpha1.Subscription) bool {
+	return equality.Semantic.DeepEqual(*own.Spec, s.plan.Subscription.Spec)
+}
+
+// approve is about the InstallPlan of exactly the version.
+func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
+	p := s.plan
+	plan := s.current(own)
+	if plan == nil {
+		why := ""
+		for _, c := range own.Status.Conditions {
+			if c.Status == "True" && c.Message != "" {
+				why = ": " + oneLine(c.Message)
+			}
+		}
+		return migrate.Wait(Approve, "OLM v0 to make an InstallPlan for %s%s", p.Version.Name, why)
+	}
+	if names := plan.Spec.ClusterServiceVersionNames; !slices.Equal(names, []string{p.Version.Name}) {
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s would install %s, want exactly %s; approve it yourself if that is all right",
+			plan.Namespace, plan.Name, strings.Join(names, ", "), p.Version.Name)
+	}
+	switch {
+	case !plan.Spec.Approved && plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval: // it has not finished writing it
+		return migrate.Wait(Approve, "OLM v0 to ask for approval of InstallPlan %s", plan.Name)
+	case !plan.Spec.Approved:
+		return migrate.Execute(Approve)
+	}
+	return migrate.Wait(AwaitVersion, "OLM v0 to carry out InstallPlan %s", plan.Name)
+}
+
+// current returns the InstallPlan that a Subscription refers to, or nil.
+func (s *state) current(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
+	ref := own.Status.InstallPlanRef
+	if ref == nil {
+		return nil
+	}
+	at := slices.IndexFunc(s.installPlans, func(p v1alpha1.InstallPlan) bool { return p.UID == ref.UID })
+	if at < 0 {
+		return nil
+	}
+	return &s.installPlans[at]
+}
+
+// leftPending returns an InstallPlan of a later version that waits for approval only because the Subscription asked for that for a
+// moment, or nil. OLM v0 would have approved it itself, and looks at nothing else until somebody has.
+func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
+	plan := s.current(own)
+	asks := slices.ContainsFunc(s.subscriptions, func(n v1alpha1.Subscription) bool { return n.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })
+	if asks || plan == nil || plan.Spec.Approved || plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
+		return nil
+	}
+	return plan
+}
+
+// dropMade is complete when OLM v1's objects that OLM v0 has recreated are gone.
+func (s *state) dropMade() (migrate.Decision, error) {
+	switch o := s.toDrop(); {
+	case o == nil:
+		return migrate.NoStep()
+	case o.DeletionTimestamp != nil:
+		return migrate.WaitGone(DeleteMade, named(o.Kind, o.Namespace, o.Name), o)
+	}
+	return migrate.Execute(DeleteMade)
+}
+
+// toDrop returns an object that OLM v1 has made and OLM v0 has made again, or nil. OLM v1 has made nothing since there is a Subscription:
+// what is newer has only its labels, which anybody may give to an object in the namespace, again and again.
+func (s *state) toDrop() *metav1.PartialObjectMetadata {
+	own := s.again()
+	at := slices.IndexFunc(s.made, func(o metav1.PartialObjectMetadata) bool {
+		return !isHeld(o) && (own == nil || !own.CreationTimestamp.Before(&o.CreationTimestamp))
+	})
+	if at < 0 {
+		return nil
+	}
+	return &s.made[at]
+}
