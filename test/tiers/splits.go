@@ -17,13 +17,14 @@ type split struct {
 var oneFault = []string{"-one-fault"}
 
 var splits = []split{
-	{pkg: "operator", rest: 700, options: oneFault, first: []string{
+	{pkg: "operator", rest: 500, options: oneFault, first: []string{
 		"TestInstall/efs", "TestAdoption/in_the_operator's_namespace", "TestUninstallOrder/efs", "TestUninstallWaitsForPodsThatUseVolumes",
 		"TestNothingIsTouchedWithoutCustomResource", "TestAttackForgedDriver/efs", "TestCrashSweep/install", "TestTakeoverFromOpenShift45", "TestRenderWithoutImages", "TestRenderForMonitoring",
 	}, third: []string{
 		"TestWaitingRemovalIsQuiet", "TestRestartWithSlowListIsNotDegraded", "TestMissingAPIHoldsNothingElse", "TestRefusedDeletionHoldsNothingElse",
 		"TestDriverLeavesANamespaceThatIsGone", "TestUninstallWaitsForPodOfAReplacedClaim", "TestObservedConfigOfOthersReachesNoPod", "TestQuota",
-		"TestNotReadyNodeHoldsNothing", "TestRefusedObjectHoldsNoAdoption", "TestOtherDriver",
+		"TestNotReadyNodeHoldsNothing", "TestRefusedObjectHoldsNoAdoption", "TestOtherDriver", "TestDefaultClass", "TestDefaultSnapshotClass",
+		"TestSidecarsReadTheSecretsOfClasses", "TestCloudIsAskedOnce", "TestEventsAreRecordedOnce",
 	}},
 	{pkg: "sharedvolume", rest: 280, options: oneFault, second: []string{
 		"TestRandomSequences", "TestManyAtOnce", "TestSlotsTimeOut", "TestSlotsReachEverybody", "TestTenantFillsCaches", "TestTenantHasLargeObjectsListed",
