@@ -230,8 +230,8 @@ func (s *state) dropMade() (migrate.Decision, error) {
 	return migrate.Execute(DeleteMade)
 }
 
-// toDrop returns an object that OLM v1 has made and OLM v0 has made again, or nil. OLM v1 has made nothing since there is a Subscription:
-// what is newer has only its labels, which anybody may give to an object in the namespace, again and again.
+// toDrop returns an object that OLM v1 has made and OLM v0 has made again, or nil. OLM v1 makes nothing once there is a
+// Subscription. A newer object only has the labels of OLM v1, which anybody may set on objects in the namespace, again and again.
 func (s *state) toDrop() *metav1.PartialObjectMetadata {
 	own := s.again()
 	at := slices.IndexFunc(s.made, func(o metav1.PartialObjectMetadata) bool {
