@@ -82,10 +82,24 @@ func (s Scenario) disturbs(i int) bool {
 	switch {
 	case All():
 		return true
-	case *oneFault: // in the middle, where a client has begun and has not finished
-		return i == len(s.Points)/2
+	case *oneFault:
+		return i == s.middle()
 	}
 	return i%max(s.Sample, 1) == 0
+}
+
+// middle returns the point nearest to the middle, where a client has begun and has not finished, that every run comes to.
+// If there is none, it returns the middle.
+func (s Scenario) middle() int {
+	middle := len(s.Points) / 2
+	for distance := range len(s.Points) {
+		for _, i := range []int{middle - distance, middle + distance} {
+			if i >= 0 && i < len(s.Points) && !s.Points[i].DependsOnTiming() {
+				return i
+			}
+		}
+	}
+	return middle
 }
 
 // chosen returns the faults to try at a point.

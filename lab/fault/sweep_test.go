@@ -12,17 +12,17 @@ import (
 	"github.com/berth-csi/berth/lab/fault"
 )
 
-// setAllFaults sets the flag for one test.
-func setAllFaults(t *testing.T, value string) {
-	all := flag.Lookup("all-faults")
-	before := all.Value.String()
-	t.Cleanup(func() { all.Value.Set(before) })
-	require.NoError(t, all.Value.Set(value))
+// setFlag sets a flag for one test.
+func setFlag(t *testing.T, name, value string) {
+	set := flag.Lookup(name)
+	before := set.Value.String()
+	t.Cleanup(func() { set.Value.Set(before) })
+	require.NoError(t, set.Value.Set(value))
 }
 
 // TestSweepTriesEachFaultAtEachPoint needs no cluster: its scenarios have no client.
 func TestSweepTriesEachFaultAtEachPoint(t *testing.T) {
-	setAllFaults(t, "true")
+	setFlag(t, "all-faults", "true")
 	point := func(verb, name string) fault.Point {
 		return fault.Point{Verb: verb, Resource: "secrets", Name: name, Occurrence: 1}
 	}
@@ -59,7 +59,7 @@ func TestSweepTriesEachFaultAtEachPoint(t *testing.T) {
 }
 
 func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
-	setAllFaults(t, "false")
+	setFlag(t, "all-faults", "false")
 	var points []fault.Point
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		points = append(points, fault.Point{Verb: "create", Resource: "secrets", Name: name, Occurrence: 1})
@@ -83,6 +83,30 @@ func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
 	}
 	if len(different) < 3 {
 		t.Errorf("the faults that were tried: %v, want several different ones", first)
+	}
+}
+
+// One fault alone is at a point that no run misses: otherwise nothing is tried, and the sweep fails.
+func TestSweepTriesOneFaultWhereEachRunComes(t *testing.T) {
+	setFlag(t, "all-faults", "false")
+	setFlag(t, "one-fault", "true")
+	point := func(verb string, occurrence int) fault.Point {
+		return fault.Point{Verb: verb, Resource: "secrets", Name: "a", Occurrence: occurrence}
+	}
+	for name, test := range map[string]struct {
+		points []fault.Point
+		want   fault.Point
+	}{
+		"in the middle":        {[]fault.Point{point("create", 1), point("patch", 1), point("delete", 1)}, point("patch", 1)},
+		"nearest to it":        {[]fault.Point{point("delete", 1), point("create", 1), point("watch", 1), point("update", 1), point("patch", 2)}, point("create", 1)},
+		"if there is none: it": {[]fault.Point{point("watch", 1), point("update", 1)}, point("update", 1)},
+	} {
+		var tried []fault.Point
+		fault.Sweep(t, 1, fault.Scenario{Name: name, Points: test.points, Try: func(_ *testing.T, at fault.Point, _ fault.Fault) bool {
+			tried = append(tried, at)
+			return true
+		}})
+		assert.Equal(t, []fault.Point{test.want}, tried, name)
 	}
 }
 

@@ -55,6 +55,17 @@ func clockAhead(p *place) {
 
 func stalledRollback(p *place) {
 	rollBackToWait(p)
+	// OLM notices that an InstallPlan is gone only if it has said before that it waits for it.
+	cluster.Eventually(p.t, limit, "OLM to say that an InstallPlan is pending", func(ctx context.Context) error {
+		waiting := &v1alpha1.Subscription{}
+		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), waiting); err != nil {
+			return err
+		}
+		if c := waiting.Status.GetCondition(v1alpha1.SubscriptionInstallPlanPending); c.Status != corev1.ConditionTrue {
+			return fmt.Errorf("its condition %s is %s", c.Type, c.Status)
+		}
+		return nil
+	})
 	require.NoError(p.t, p.Client().Delete(p.t.Context(), p.unapproved()))
 	cluster.Eventually(p.t, limit, "OLM to notice the deletion", p.isRestored)
 	p.stall()
