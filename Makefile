@@ -10,8 +10,8 @@ TAGS    := grpcnotrace
 TOOL    := go tool -modfile=hack/tools/go.mod
 
 # Where a clone may be: docs/contribute/develop.md. What the user has set for other modules is not for this one, and without a version the go
-# command cannot find one either.
-export GOFLAGS := $(filter-out -mod=% -modfile=%,$(shell go env GOFLAGS 2>/dev/null)) $(if $(VERSION),,-buildvcs=false)
+# command cannot find one either. With -trimpath, every clone finds what another one has compiled.
+export GOFLAGS := $(filter-out -mod=% -modfile=%,$(shell go env GOFLAGS 2>/dev/null)) -trimpath $(if $(VERSION),,-buildvcs=false)
 # With it, cd goes elsewhere.
 unexport CDPATH
 # Go and tests execute what they write there.

@@ -31,7 +31,7 @@ func TestSchemas(t *testing.T) {
 			encoder.SetEscapeHTML(false)
 			encoder.SetIndent("", "  ")
 			require.NoError(t, encoder.Encode(schemaOf(t, source, d.schema, d.parts)))
-			comparePage(t, filepath.Join(schemas.Dir(), d.schema+".json"), want.String())
+			comparePage(t, filepath.Join("../..", schemas.Folder, d.schema+".json"), want.String())
 			for name, value := range map[string]reflect.Value{"an empty": reflect.New(reflect.TypeOf(d.parts[0].of)), "a full": sample(reflect.TypeOf(d.parts[0].of), nil).Addr()} {
 				if field := value.Elem().FieldByName("Schema"); field.IsValid() {
 					field.SetString(d.schema)
@@ -48,7 +48,7 @@ func TestSchemas(t *testing.T) {
 
 // TestNoOtherSchemas: each file in docs/schemas is the schema of a document.
 func TestNoOtherSchemas(t *testing.T) {
-	files, err := os.ReadDir(schemas.Dir())
+	files, err := os.ReadDir(filepath.Join("../..", schemas.Folder))
 	require.NoError(t, err)
 	for _, file := range files {
 		if !slices.ContainsFunc(documents, func(d document) bool { return d.schema+".json" == file.Name() }) {

@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// Dir is the folder of the schemas.
-func Dir() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "docs", "schemas")
-}
+// Folder is where the schemas are, in the project.
+const Folder = "docs/schemas"
+
+// root is the project's folder, as long as no test has changed the working directory.
+var root, errRoot = tools.Root()
 
 // Check fails unless a document complies with the schema that it names. Programs that read documents have to bear fields that are new;
 // this wants each field in the schema.
@@ -50,7 +51,10 @@ func compile(name string) (*jsonschema.Schema, error) {
 	if found, ok := compiled.Load(name); ok {
 		return found.(*jsonschema.Schema), nil
 	}
-	text, err := os.ReadFile(filepath.Join(Dir(), name+".json"))
+	if errRoot != nil {
+		return nil, errRoot
+	}
+	text, err := os.ReadFile(filepath.Join(root, Folder, name+".json"))
 	if err != nil {
 		return nil, err
 	}

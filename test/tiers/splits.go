@@ -17,7 +17,7 @@ type split struct {
 var oneFault = []string{"-one-fault"}
 
 var splits = []split{
-	{pkg: "operator", rest: 500, options: oneFault, first: []string{
+	{pkg: "operator", rest: 600, options: oneFault, first: []string{
 		"TestInstall/efs", "TestAdoption/in_the_operator's_namespace", "TestUninstallOrder/efs", "TestUninstallWaitsForPodsThatUseVolumes",
 		"TestNothingIsTouchedWithoutCustomResource", "TestAttackForgedDriver/efs", "TestCrashSweep/install", "TestTakeoverFromOpenShift45", "TestRenderWithoutImages", "TestRenderForMonitoring",
 	}, third: []string{
@@ -47,18 +47,19 @@ var splits = []split{
 	{pkg: "migrate/adoption", rest: 40, second: []string{"TestExtensionIsOrphaned"}},
 	{pkg: "migrate/move", rest: 120, first: []string{
 		"TestChecks", "TestChecksBack", "TestPlanOfHealthy", "TestValidate", "TestExtension", "TestNext", "TestNextBack", "TestBack", "TestVerify", "TestMarks",
-	}, third: []string{"TestCrashSweep"}},
+	}, third: []string{"TestFollowPage", "TestCrashSweep"}},
 	{pkg: "migrate/csimigration", rest: 80, options: oneFault, second: []string{"TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes", "TestCrashSweep/killed_at_each_write", "TestCrashSweep/disable"}},
 	{pkg: "operator/clusterstorage", rest: 60, options: oneFault, second: []string{"TestCrashSweep/update", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
 	{pkg: "olm/prediction", rest: 120, second: []string{"TestTraps", "TestUpdateFromOpenShift45", "TestGraphIsWhatOLMDoes"}},
-	{pkg: "test/e2e", rest: 450, first: []string{
+	{pkg: "test/e2e", rest: 500, first: []string{
 		"TestTheMainJob", "TestSwitchWithTool/0.0.8", "TestMustGatherGoesOn/by_SecurityContextConstraints", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster",
 	}, third: []string{
 		"TestOLMHearsWhenNotToUpgrade", "TestTheCertifiedCatalog", "TestOperatorIsUpdatedBesideADeadPod", "TestMirrorObjects", "TestACatalogServedByOpm",
 		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherOfOLMv1", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
+		"TestFollowSwitchPage", "TestMoveOver", "TestSwitchWithKilledTool",
 		"TestMustGatherGoesOn/by_a_ClusterRoleBinding", "TestMustGatherGoesOn/by_the_command_line", "TestMustGatherGoesOn/by_another_account's_right", "TestMustGatherGoesOn/by_another_right",
 	}},
-	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
+	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestRolling", "TestRunByHand", "TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
 	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},
 	{pkg: "test/drivers/endurance", first: []string{"TestGrowth"}, third: []string{"TestChurn"}},
 	{pkg: "lab/cluster", rest: 100, second: []string{"TestRestore", "TestKilledKeeper", "TestNothingIsLeftOfRealNodes"}},
