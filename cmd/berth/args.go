@@ -52,6 +52,20 @@ func takesCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), nearest.Hint(args[0], names))
 }
 
+// checkHelp has the help command refuse commands that do not exist. Cobra's own prints the help of a command above them.
+func checkHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Long = "Print the help of a command, as COMMAND --help does."
+	help.Args = func(_ *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		if err == nil && len(rest) == 0 {
+			return nil
+		}
+		return &usageError{command: found.CommandPath(), err: takesCommand(found, rest)}
+	}
+}
+
 // isGroup reports whether a command is only there for its subcommands, and takes no arguments.
 func isGroup(cmd *cobra.Command) bool {
 	return cmd.HasSubCommands() && !strings.Contains(cmd.Use, " ")

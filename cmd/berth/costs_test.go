@@ -87,6 +87,7 @@ var (
 var without = map[string]string{
 	"bundle generate":        "it reads a definition of this repository",
 	"version":                "it reads nothing",
+	"help":                   "it reads nothing",
 	"catalog rules":          "it reads nothing",
 	"catalog unmirror":       "it reads catalogs as catalog mirror does, and a list whose size is limited",
 	"opm":                    "it leaves the work to the packages behind catalog render, validate, list, graph, build and serve",

@@ -149,6 +149,7 @@ grpc_health_probe it asks a server for its health.`,
 	addQuiet(root)
 	root.SetFlagErrorFunc(checkFlags)
 	explainUsage(root)
+	checkHelp(root)
 	explainExit(root)
 	addHelp(root)
 	return root

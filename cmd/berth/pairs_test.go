@@ -81,6 +81,7 @@ var shownElsewhere = map[string]string{
 	"version":               "it reads nothing",
 	"options":               "it reads nothing",
 	"exit-codes":            "it reads nothing",
+	"help":                  "it reads nothing",
 	"switch plan":           "migrate/subscription TestHostileFields",
 	"switch apply":          "migrate/subscription TestHostileFields",
 	"switch status":         "migrate/subscription TestHostileFields",
