@@ -76,7 +76,7 @@ func (r *runner) step(s actionPart) {
 // TestCheckAction runs the action for repositories of operators, step by step, in one with a branch that adds a bundle.
 func TestCheckAction(t *testing.T) {
 	bin := t.TempDir()
-	t.Setenv("GOFLAGS", "-tags=grpcnotrace")
+	t.Setenv("GOFLAGS", "-trimpath -tags=grpcnotrace")
 	require.NoError(t, tools.Build(t.Context(), bin, nil, "./cmd/berth"))
 	catalogs.Write(t, filepath.Join(bin, "docker"), strings.Replace(dockerScript, `printf '#!/bin/sh\necho installed\n' > "$3"; chmod +x "$3"`, `cp "`+bin+`/berth" "$3"`, 1))
 	require.NoError(t, os.Chmod(filepath.Join(bin, "docker"), 0o755))
