@@ -57,7 +57,7 @@ var splits = []split{
 		"TestOLMHearsWhenNotToUpgrade", "TestTheCertifiedCatalog", "TestOperatorIsUpdatedBesideADeadPod", "TestMirrorObjects", "TestACatalogServedByOpm",
 		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherOfOLMv1", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
 		"TestFollowSwitchPage", "TestMoveOver", "TestSwitchWithKilledTool",
-		"TestMustGatherGoesOn/by_a_ClusterRoleBinding", "TestMustGatherGoesOn/by_the_command_line", "TestMustGatherGoesOn/by_another_account's_right", "TestMustGatherGoesOn/by_another_right",
+		"TestMustGatherGoesOn/by_a_ClusterRoleBinding", "TestMustGatherGoesOn/by_the_command_line", "TestMustGatherGoesOn/by_nothing", "TestMustGatherGoesOn/by_another_account's_right", "TestMustGatherGoesOn/by_another_right",
 	}},
 	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestRolling", "TestRunByHand", "TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
 	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},
