@@ -25,12 +25,12 @@ const lanes = 2
 // limit is the time limit of a job.
 const limit = 75 * time.Minute
 
-// flags returns the flags for compiling the tests of a tier. make lint vets, and no debugger needs symbols.
+// flags returns the flags for compiling the tests of a tier. make lint vets, and nobody needs symbols.
 func flags(tier string) []string {
 	if tier == race {
 		return []string{"-race", "-vet=off"}
 	}
-	return []string{"-vet=off", "-ldflags=-w"}
+	return []string{"-vet=off", "-ldflags=-s"}
 }
 
 // report holds the tests' outcomes.
