@@ -56,7 +56,7 @@ var splits = []split{
 	}, third: []string{
 		"TestOLMHearsWhenNotToUpgrade", "TestTheCertifiedCatalog", "TestOperatorIsUpdatedBesideADeadPod", "TestMirrorObjects", "TestACatalogServedByOpm",
 		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherOfOLMv1", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
-		"TestFollowSwitchPage", "TestMoveOver", "TestSwitchWithKilledTool",
+		"TestFollowSwitchPage", "TestMoveOver", "TestSwitchWithKilledTool", "TestTeamsKeepTheirSharedVolumes", "TestDriverOfClusterStorage",
 		"TestMustGatherGoesOn/by_a_ClusterRoleBinding", "TestMustGatherGoesOn/by_the_command_line", "TestMustGatherGoesOn/by_nothing", "TestMustGatherGoesOn/by_another_account's_right", "TestMustGatherGoesOn/by_another_right",
 	}},
 	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestRolling", "TestRunByHand", "TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
