@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type report struct {
 	passed, failed, skipped int
 	broken                  []string // packages that failed without a test that did
 	failures                []string
+	reasons                 map[string]string // of failures
 	packages                []timed
 	outputs                 map[string][]string
 	slowestTests            map[string]timed
@@ -58,7 +60,7 @@ type timed struct {
 }
 
 func newReport(jobs []job) *report {
-	r := &report{began: time.Now(), outputs: map[string][]string{}, slowestTests: map[string]timed{}, failedIn: map[string]int{}, counted: map[string]int{}, ran: map[string]bool{}}
+	r := &report{began: time.Now(), outputs: map[string][]string{}, reasons: map[string]string{}, slowestTests: map[string]timed{}, failedIn: map[string]int{}, counted: map[string]int{}, ran: map[string]bool{}}
 	for _, j := range jobs {
 		r.weight += j.weight
 	}
@@ -235,6 +237,7 @@ func (r *report) add(event trials.Event, j job) {
 		r.failed++
 		r.failedIn[event.Package]++
 		r.failures = append(r.failures, key)
+		r.reasons[key] = reasons(r.outputs[key])
 		fmt.Printf("\n✗ %s\n%s\n", key, strings.Join(r.outputs[key], ""))
 	}
 	delete(r.outputs, key)
@@ -300,8 +303,40 @@ func (r *report) slowest() string {
 	return text.String()
 }
 
-// complaint lists the failures.
+// Lines that a test has printed itself, by testing.T, and lines that anything has.
+var (
+	ofTest = regexp.MustCompile(`^ +[\w-]+_test\.go:\d+: `)
+	ofAny  = regexp.MustCompile(`^ *([\w-]+\.go:\d+: |---|===)`)
+)
+
+// mostReasons is how many lines of a failed test are repeated at the end.
+const mostReasons = 20
+
+// reasons returns the last lines that a test itself has printed. What its clusters have logged comes after them, and may be long.
+func reasons(output []string) string {
+	var lines []string
+	own := false
+	for _, line := range output {
+		if ofAny.MatchString(line) {
+			own = ofTest.MatchString(line)
+		}
+		if own {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-mostReasons):], "")
+}
+
+// complaint lists the failures, with their reasons.
 func (r *report) complaint() string {
 	slices.Sort(r.failures)
-	return fmt.Sprintf("%d tests failed:\n  %s", r.failed, strings.Join(append(r.failures, r.broken...), "\n  "))
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d tests failed:", r.failed)
+	for _, name := range slices.Concat(r.failures, r.broken) {
+		fmt.Fprintf(&text, "\n  %s", name)
+		if reason := strings.TrimRight(r.reasons[name], "\n"); reason != "" {
+			fmt.Fprintf(&text, "\n%s", reason)
+		}
+	}
+	return text.String()
 }

@@ -339,3 +339,22 @@ func TestInterruptEndsTests(t *testing.T) {
 		t.Error("the tests' program still runs a minute after the signal")
 	}
 }
+
+// TestReasons: what a failed test has said is repeated at the end, without the logs of its clusters, which come after it.
+func TestReasons(t *testing.T) {
+	output := []string{
+		"    cluster.go:126: cluster: starting\n",
+		"    tide_test.go:12: \n",
+		"        \tError Trace:\ttide_test.go:12\n",
+		"        \tError:      \tIt ebbs.\n",
+		"=== NAME  TestTide\n",
+		"    testing.go:138: --- end of kube-scheduler.log\n",
+		"        E1129 20:43:04 \"late\" status=\"not found\"\n",
+	}
+	r := newReport(nil)
+	for _, line := range output {
+		r.add(trials.Event{Action: "output", Package: "sea", Test: "TestTide", Output: line}, job{})
+	}
+	r.add(trials.Event{Action: "fail", Package: "sea", Test: "TestTide"}, job{})
+	assert.Equal(t, "1 tests failed:\n  sea TestTide\n    tide_test.go:12: \n        \tError Trace:\ttide_test.go:12\n        \tError:      \tIt ebbs.", r.complaint())
+}
