@@ -2,10 +2,12 @@ package sharedvolume_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,7 +96,15 @@ func (env testEnv) pod(namespace, name, claim string) *corev1.Pod {
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
 		},
 	}
-	// A namespace's default service account takes a moment.
-	cluster.Eventually(env.t, waitLimit, "a pod", func(ctx context.Context) error { return env.client.Create(ctx, pod) })
+	// A namespace's default service account takes a moment. Its controller gives up if the API server still takes the namespace for an earlier one
+	// of the same name, which is being deleted.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+	cluster.Eventually(env.t, waitLimit, "a pod", func(ctx context.Context) error {
+		err := env.client.Create(ctx, pod)
+		if apierrors.IsForbidden(err) {
+			return errors.Join(err, client.IgnoreAlreadyExists(env.client.Create(ctx, account.DeepCopy())))
+		}
+		return err
+	})
 	return pod
 }
