@@ -136,10 +136,14 @@ func (s *state) subscribe() (migrate.Decision, error) {
 func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 	v, name := s.version, s.plan.Version.Name
 	installPlan := s.current(own)
+	phase := v1alpha1.InstallPlanPhaseNone
+	if installPlan != nil && slices.Contains(installPlan.Spec.ClusterServiceVersionNames, name) {
+		phase = installPlan.Status.Phase
+	}
 	switch installed := own.Status.InstalledCSV; {
 	case installed != "" && installed != name:
 		return migrate.NoStep()
-	case installPlan != nil && installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed && (v == nil || v.Status.Phase != v1alpha1.CSVPhaseSucceeded):
+	case phase == v1alpha1.InstallPlanPhaseFailed:
 		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s, for %s, has failed: %s; remove the cause, then have OLM v0 begin again with `%s && %s`, and run `%s`",
 			own.Namespace, installPlan.Name, name, oneLine(installPlan.Status.Message),
 			escape.Command("oc -n %s delete subscription %s", own.Namespace, own.Name),
@@ -152,6 +156,8 @@ func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 		return migrate.Wait(AwaitVersion, "ClusterServiceVersion %s to succeed: its phase is %q, %s", name, v.Status.Phase, oneLine(v.Status.Message))
 	case installed == "":
 		return migrate.Wait(AwaitVersion, "OLM v0 to write into the status of Subscription %s that %s is installed", own.Name, name)
+	case phase == v1alpha1.InstallPlanPhaseInstalling: // the version may have succeeded before the last objects, and does not need them
+		return migrate.Wait(AwaitVersion, "OLM v0 to carry out InstallPlan %s", installPlan.Name)
 	}
 	if waits := rollingOut(s.deploymentsOf(v)); waits != "" {
 		return migrate.Wait(AwaitVersion, "%s", waits)

@@ -342,6 +342,7 @@ func TestNextBack(t *testing.T) {
 			manual.Spec.InstallPlanApproval = v1alpha1.ApprovalManual
 			s.subscriptions = append(s.subscriptions, manual)
 		}, DeleteMade, ""},
+		{"OLM v0 has not written all objects", returned, func(s *state) { s.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling }, AwaitVersion, "InstallPlan install-9"},
 		{"OLM v0 has its own permissions", returned, asBefore, DeleteMade, ""},
 		{"all is as before", returned, func(s *state) {
 			asBefore(s)
@@ -356,18 +357,23 @@ func TestNextBack(t *testing.T) {
 	}
 }
 
-// TestInstallPlanFails: once OLM v0 has given up, nothing waits for it any more.
+// TestInstallPlanFails: once OLM v0 has given up, nothing waits for it any more. The version may have succeeded before, without the bundle's
+// other objects.
 func TestInstallPlanFails(t *testing.T) {
+	for _, phase := range []v1alpha1.ClusterServiceVersionPhase{v1alpha1.CSVPhasePending, v1alpha1.CSVPhaseSucceeded} {
+		s := returned()
+		s.version.Status.Phase = phase
+		s.installPlans[0].Status.Phase, s.installPlans[0].Status.Message = v1alpha1.InstallPlanPhaseFailed, "no webhook answers"
+		_, err := s.Next()
+		want := "InstallPlan harbour/install-9, for boat.v1.0.0, has failed: no webhook answers; remove the cause, then have OLM v0 begin again with " +
+			"`oc -n harbour delete subscription boats && oc -n harbour delete csv boat.v1.0.0 --cascade=orphan --ignore-not-found`"
+		require.ErrorContains(t, err, want)
+	}
 	s := returned()
-	s.version.Status.Phase = v1alpha1.CSVPhasePending
-	s.installPlans[0].Status.Phase, s.installPlans[0].Status.Message = v1alpha1.InstallPlanPhaseFailed, "no webhook answers"
+	s.installPlans[0].Spec.ClusterServiceVersionNames = []string{"boat.v1.1.0"}
+	s.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseFailed
 	_, err := s.Next()
-	want := "InstallPlan harbour/install-9, for boat.v1.0.0, has failed: no webhook answers; remove the cause, then have OLM v0 begin again with " +
-		"`oc -n harbour delete subscription boats && oc -n harbour delete csv boat.v1.0.0 --cascade=orphan --ignore-not-found`"
-	require.ErrorContains(t, err, want)
-	s.version.Status.Phase = v1alpha1.CSVPhaseSucceeded // somebody has mended it
-	_, err = s.Next()
-	require.NoError(t, err)
+	require.NoError(t, err, "a later version has failed")
 }
 
 // TestBack: the next step of a rollback, which restores OLM v0 from any step of a move to OLM v1 before the point of no
