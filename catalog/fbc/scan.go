@@ -3,6 +3,7 @@ package fbc
 import (
 	"bytes"
 	"slices"
+	"unicode/utf8"
 	"unique"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -202,7 +203,7 @@ func (sc *scanner) bundleObject(s *rawjson.Scanner) {
 				object.Other(key, objectKeyShape)
 			}
 		})
-		if of.Kind == "" || !object.End() {
+		if of.Kind == "" || !object.End() || !utf8.Valid(sc.object) { // readers of YAML refuse what is not UTF-8
 			s.Fail()
 		}
 		if of.Kind == v1alpha1.ClusterServiceVersionKind && (of.APIVersion == "" || !rawjson.Fits(sc.object, csvShape)) {
