@@ -10,7 +10,7 @@ TAGS    := grpcnotrace
 TOOL    := go tool -modfile=hack/tools/go.mod
 
 # Where a clone may be: docs/contribute/develop.md. What the user has set for other modules is not for this one, and without a version the go
-# command cannot find one either. With -trimpath, every clone finds what another one has compiled.
+# command cannot find one either. With -trimpath, all clones share one build cache.
 export GOFLAGS := $(filter-out -mod=% -modfile=%,$(shell go env GOFLAGS 2>/dev/null)) -trimpath $(if $(VERSION),,-buildvcs=false)
 # With it, cd goes elsewhere.
 unexport CDPATH

@@ -27,7 +27,7 @@ const (
 // TestTemplates: each template accepts a valid catalog and reports its changes, and rejects a broken one.
 func TestTemplates(t *testing.T) {
 	bin := t.TempDir()
-	t.Setenv("GOFLAGS", "-trimpath -tags=grpcnotrace") // as the templates install it, and where it is does not matter
+	t.Setenv("GOFLAGS", "-trimpath -tags=grpcnotrace") // as the templates install it; with -trimpath, all clones share one build cache
 	require.NoError(t, tools.Build(t.Context(), bin, nil, "./cmd/berth"))
 	templates, err := filepath.Abs("../../ci")
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 // Folder is where the schemas are, in the project.
 const Folder = "docs/schemas"
 
-// root is the project's folder, as long as no test has changed the working directory.
+// root is the project's folder, found before a test can change the working directory.
 var root, errRoot = tools.Root()
 
 // Check fails unless a document complies with the schema that it names. Programs that read documents have to bear fields that are new;

@@ -312,7 +312,7 @@ var (
 // mostReasons is how many lines of a failed test are repeated at the end.
 const mostReasons = 20
 
-// reasons returns the last lines that a test itself has printed. What its clusters have logged comes after them, and may be long.
+// reasons returns the last lines that a test itself printed. The logs of its clusters follow them, and may be long.
 func reasons(output []string) string {
 	var lines []string
 	own := false

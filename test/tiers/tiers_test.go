@@ -340,7 +340,7 @@ func TestInterruptEndsTests(t *testing.T) {
 	}
 }
 
-// TestReasons: what a failed test has said is repeated at the end, without the logs of its clusters, which come after it.
+// TestReasons: a tier ends with the messages of its failed tests, without the logs of their clusters.
 func TestReasons(t *testing.T) {
 	output := []string{
 		"    cluster.go:126: cluster: starting\n",
