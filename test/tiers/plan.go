@@ -166,6 +166,8 @@ func planRace(packages []testedPackage) []job {
 			s, isSplit := splitOf(p.name())
 			if j, ok := s.job(first); isSplit && ok {
 				jobs = append(jobs, j)
+			} else if !isSplit && weights[p.name()] >= longJob {
+				jobs = append(jobs, job{packages: []string{p.name()}, skip: notWithRaces, weight: weights[p.name()]})
 			} else if !isSplit {
 				alone = append(alone, p.name())
 			}
@@ -175,7 +177,7 @@ func planRace(packages []testedPackage) []job {
 		j.skip = notWithRaces
 		jobs = append(jobs, j)
 	}
-	return jobs
+	return sorted(jobs)
 }
 
 // needCluster returns a function that reports whether the tests of a package can start a cluster.

@@ -45,21 +45,21 @@ var splits = []split{
 		"TestAttacks/subscribe_to_the_package_in_a_project", "TestAttacks/make_a_DaemonSet_with_the_driver's_name",
 	}, third: []string{"TestCrashSweep"}},
 	{pkg: "migrate/adoption", rest: 40, second: []string{"TestExtensionIsOrphaned"}},
-	{pkg: "migrate/move", rest: 120, first: []string{
+	{pkg: "migrate/move", rest: 100, first: []string{
 		"TestChecks", "TestChecksBack", "TestPlanOfHealthy", "TestValidate", "TestExtension", "TestNext", "TestNextBack", "TestBack", "TestVerify", "TestMarks",
-	}, third: []string{"TestFollowPage", "TestCrashSweep"}},
+	}, third: []string{"TestFollowPage", "TestCrashSweep", "TestRollback"}},
 	{pkg: "migrate/csimigration", rest: 80, options: oneFault, second: []string{"TestWrongOrder", "TestGates", "TestStatefulSetOnRealNodes", "TestCrashSweep/killed_at_each_write", "TestCrashSweep/disable"}},
 	{pkg: "operator/clusterstorage", rest: 60, options: oneFault, second: []string{"TestCrashSweep/update", "TestLatePredecessor", "TestUnreadableKindHoldsNothingElse", "TestEveryObjectComesBack"}},
 	{pkg: "olm/prediction", rest: 120, second: []string{"TestTraps", "TestUpdateFromOpenShift45", "TestGraphIsWhatOLMDoes"}},
-	{pkg: "test/e2e", rest: 500, first: []string{
+	{pkg: "test/e2e", rest: 250, first: []string{
 		"TestTheMainJob", "TestSwitchWithTool/0.0.8", "TestMustGatherGoesOn/by_SecurityContextConstraints", "TestMustGatherTakesNames", "TestMustGatherNeedsACluster",
 	}, third: []string{
 		"TestOLMHearsWhenNotToUpgrade", "TestTheCertifiedCatalog", "TestOperatorIsUpdatedBesideADeadPod", "TestMirrorObjects", "TestACatalogServedByOpm",
 		"TestSwitchWithKilledOperator", "TestSwitchByHand", "TestMustGatherOfOLMv1", "TestMustGatherStaysWithinLimits", "TestAMissingImageReachesTheAdministrator",
-		"TestFollowSwitchPage", "TestMoveOver", "TestSwitchWithKilledTool", "TestTeamsKeepTheirSharedVolumes", "TestDriverOfClusterStorage",
+		"TestFollowSwitchPage", "TestMoveOver", "TestSwitchWithTool", "TestSwitchWithKilledTool", "TestPermissionsAreExact", "TestTeamsKeepTheirSharedVolumes", "TestDriverOfClusterStorage",
 		"TestMustGatherGoesOn/by_a_ClusterRoleBinding", "TestMustGatherGoesOn/by_the_command_line", "TestMustGatherGoesOn/by_nothing", "TestMustGatherGoesOn/by_another_account's_right", "TestMustGatherGoesOn/by_another_right",
 	}},
-	{pkg: "test/clusterstorage", rest: 400, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestRolling", "TestRunByHand", "TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
+	{pkg: "test/clusterstorage", rest: 200, first: []string{"TestOperators/AWS", "TestAdoption/ebs", "TestLeftovers"}, third: []string{"TestRolling", "TestRunByHand", "TestPermissionsAreExact", "TestAdoptionSweep", "TestMustGather", "TestLife", "TestDefaultClass"}},
 	{pkg: "test/drivers/matrix", rest: 120, first: []string{"TestMatrix/efs", "TestPageShowsTheMatrix", "TestEveryCellIsFilled", "TestReport"}},
 	{pkg: "test/drivers/endurance", first: []string{"TestGrowth"}, third: []string{"TestChurn"}},
 	{pkg: "lab/cluster", rest: 100, second: []string{"TestRestore", "TestKilledKeeper", "TestNothingIsLeftOfRealNodes"}},
@@ -71,14 +71,18 @@ var splits = []split{
 
 // raceJourneys are the tests of packages with clusters that run with the race detector, as go test -run has them.
 var raceJourneys = map[string]string{
-	"operator":     "^TestInstall$|^TestUninstallOrder$",
+	"operator":     "^TestInstall$",
 	"sharedvolume": "^TestCreateAndDelete$|^TestManyAtOnce$",
 	"migrate":      "^TestResume$",
 }
 
 // notWithRaces are tests that run without the race detector: tests of a command's cost, which the detector multiplies,
-// and of each command's output in each format and on each page, which start one process each without concurrency.
-const notWithRaces = "^TestCosts$|^TestDeepFolders$|^TestHostileYAML$|^TestEveryFormat$|^TestPages$|^TestPageCommands$"
+// of each command's output in each format and on each page, which start one process each without concurrency, and of
+// programs that it does not watch, such as opm and make.
+var notWithRaces = pattern([]string{
+	"TestCosts", "TestDeepFolders", "TestHostileYAML", "TestEveryFormat", "TestPages", "TestPageCommands", "TestPairs", "TestCatalogsOfImages",
+	"TestFindingsOfImages", "TestLikeOPM", "TestWriteLikeOpm", "TestTemplatesLikeOPM", "TestMakefileOfOthers", "TestSuitesOfNight",
+})
 
 // longJob is how many seconds a package takes that is a job of its own.
 const longJob = 15
