@@ -21,6 +21,7 @@ import (
 var catalogInputs = []input{
 	{"apis", apis, 1000},
 	{"removed", removed, 2000},
+	{"rules", celRules, 3},
 	{"beside", beside, 5000},
 	{"skipped", skipped, 10_000},
 	{"heads", heads, 3000},
@@ -99,6 +100,18 @@ func apis(t *testing.T, dir string, n int) string {
 		channels[fmt.Sprintf("c%d", i)] = channels["stable"]
 	}
 	return catalogOf(t, dir, channels, 0, bundleDocument("tide", "2.0.0", provided(n, "v1")...))
+}
+
+// celRules is a bundle with rules in CEL of the greatest length that CEL reads, and of the greatest that Berth checks.
+func celRules(t *testing.T, dir string, n int) string {
+	var all []any
+	for i := range n {
+		for _, terms := range []int{2500, 200} {
+			rule := fmt.Sprintf("%d == 0", i) + strings.Repeat(` || properties.exists(p, p.type == "x")`, terms)
+			all = append(all, map[string]any{"type": "olm.constraint", "value": map[string]any{"failureMessage": "no", "cel": map[string]any{"rule": rule}}})
+		}
+	}
+	return catalogOf(t, dir, map[string][]map[string]any{"stable": {{"name": "tide.v2.0.0"}}}, 0, bundleDocument("tide", "2.0.0", all...))
 }
 
 // removed is an update that removes a version of many APIs.
