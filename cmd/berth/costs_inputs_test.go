@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/lab/registry"
@@ -247,6 +248,23 @@ var bundleInputs = []input{
 			container["env"] = append(container["env"].([]any), map[string]any{"name": fmt.Sprintf("V%d_IMAGE", i), "value": fmt.Sprintf("quay.io/x/z%d@sha256:%064x", i, i)})
 		}
 	}), 500},
+	{"rules", func(t *testing.T, dir string, n int) string {
+		bundleWith(func(map[string]any, int) {})(t, dir, n)
+		path := filepath.Join(dir, "manifests", "aws-efs.managed.openshift.io_sharedvolumes.yaml")
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var definition apiextensionsv1.CustomResourceDefinition
+		require.NoError(t, yaml.Unmarshal(text, &definition))
+		schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		for i := range n {
+			rule := fmt.Sprintf("%d == 0", i) + strings.Repeat(" || [1].exists(p, p == 1)", 3900) // CEL reads 100,000 characters
+			schema.XValidations = append(schema.XValidations, apiextensionsv1.ValidationRule{Rule: rule, Message: "no"})
+		}
+		text, err = json.Marshal(definition)
+		require.NoError(t, err)
+		file(t, filepath.Dir(path), filepath.Base(path), string(text))
+		return dir
+	}, 3},
 	{"files", func(t *testing.T, dir string, n int) string {
 		bundleWith(func(map[string]any, int) {})(t, dir, n)
 		for i := range n {

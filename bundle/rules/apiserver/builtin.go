@@ -164,6 +164,8 @@ func errorsOf(internal runtime.Object) field.ErrorList {
 
 // definitionErrors checks a definition with the status that the API server gives it.
 func definitionErrors(definition *apiextensions.CustomResourceDefinition) field.ErrorList {
+	definition = definition.DeepCopy()
+	leaveLongRules(definition)
 	definition.Status = apiextensions.CustomResourceDefinitionStatus{}
 	for _, version := range definition.Spec.Versions {
 		if version.Storage {
