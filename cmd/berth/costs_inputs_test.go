@@ -23,6 +23,11 @@ var catalogInputs = []input{
 	{"apis", apis, 1000},
 	{"removed", removed, 2000},
 	{"rules", celRules, 3},
+	{"brackets", func(t *testing.T, dir string, n int) string {
+		const levels = 450
+		document := `{"schema":"deep","a":` + strings.Repeat("[", levels) + strings.Repeat("]", levels) + "}\n"
+		return file(t, dir, "catalog.json", `{"schema":"olm.package","name":"tide","defaultChannel":"stable"}`+"\n"+strings.Repeat(document, n))
+	}, 1000},
 	{"beside", beside, 5000},
 	{"skipped", skipped, 10_000},
 	{"heads", heads, 3000},

@@ -22,7 +22,7 @@ var (
 		What: "No document is longer than 32 MiB.",
 		Why:  "OLM accepts no bundle above 4 MiB from a catalog, so a document this long is not a bundle."}
 	Expansion = findings.Rule{ID: "document-expansion", Severity: findings.Error,
-		What: "No YAML document expands through aliases to more than 16 times its length or more than 64 MiB. None is in UTF-16, holds more than half a million values or nests more than 500 levels deep.",
+		What: "No YAML document expands through aliases to more than 16 times its length or more than 64 MiB. None is in UTF-16, holds more than half a million values or nests more than 500 levels deep, and no document of a catalog nests more than 100 levels deep.",
 		Why:  "A few kilobytes could exhaust the memory of every reader."}
 	Field = findings.Rule{ID: "field", Severity: findings.Error,
 		What: "Every field has the type that OLM expects, and no required field is missing.",

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 )
 
 const (
@@ -41,6 +43,32 @@ func TestPosition(t *testing.T) {
 		json := Document{Span: Span{Line: 11, JSON: true}, Source: []byte(asJSON)}
 		if line, column := json.Position(tc.path); line != tc.json[0] || column != tc.json[1] {
 			t.Errorf("%v in JSON stands at %d:%d, want %v", tc.path, line, column, tc.json)
+		}
+	}
+}
+
+// TestNesting: a document may nest as deep as values of a catalog may, in JSON and in YAML of both styles, and no deeper. Brackets in a
+// string do not count.
+func TestNesting(t *testing.T) {
+	const quoted = `"\\[[\"[["`
+	for style, nested := range map[string]func(levels int) string{
+		"json": func(levels int) string {
+			return `{"a":` + strings.Repeat("[", levels-1) + quoted + strings.Repeat("]", levels-1) + "}\n{}\n{}"
+		},
+		"flow": func(levels int) string {
+			return "a: " + strings.Repeat("[", levels-1) + quoted + strings.Repeat("]", levels-1) + "\n---\nb: 1\n---\nc: 1"
+		},
+		"block": func(levels int) string {
+			return "a:\n" + strings.Repeat("- ", levels-1) + quoted + "\n---\nb: 1\n---\nc: 1"
+		},
+	} {
+		documents, faults := Parse("f", []byte(nested(rawjson.MaxDepth)))
+		assert.Lenf(t, documents, 3, "%s: %v", style, faults)
+		assert.Emptyf(t, faults, "%s", style)
+		documents, faults = Parse("f", []byte(nested(rawjson.MaxDepth+1)))
+		assert.Lenf(t, documents, 2, "%s: %v", style, faults)
+		if assert.Lenf(t, faults, 1, "%s", style) {
+			assert.Equal(t, "f:1: the document nests more than 100 levels deep; expected fewer", faults[0].Error())
 		}
 	}
 }

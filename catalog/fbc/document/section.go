@@ -17,15 +17,24 @@ import (
 func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 	d := Document{Span: s.Span, Source: s.Source}
 	if s.JSON {
-		if !rawjson.Valid(s.Source) && !json.Valid(s.Source) {
-			return s.salvage()
+		if !rawjson.Valid(s.Source) {
+			if !json.Valid(s.Source) {
+				return s.salvage()
+			}
+			if rawjson.IsTooDeep(s.Source) {
+				return nil, []*findings.Finding{d.tooDeep()}
+			}
 		}
 		d.Content = s.Source
 		return []Document{d}, nil
 	}
 	var err error
-	if d.Content, err = yamlToJSON(buffer, s.Source); err != nil {
+	var shallow bool
+	if d.Content, shallow, err = yamlToJSON(buffer, s.Source); err != nil {
 		return nil, []*findings.Finding{d.yamlFault(err)}
+	}
+	if !shallow && rawjson.IsTooDeep(d.Content) {
+		return nil, []*findings.Finding{d.tooDeep()}
 	}
 	if beginsWithBrace(s.Source) && !boundedyaml.IsSingle(s.Source) {
 		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: something follows the object of this document, and OLM's tools would drop it; "+
@@ -96,12 +105,18 @@ func Load(span Span) (Document, error) {
 	return documents[0], nil
 }
 
-// yamlToJSON converts a YAML document to JSON as OLM's tools do.
-func yamlToJSON(buffer, source []byte) ([]byte, error) {
+// tooDeep is the finding about a document that nests too deep.
+func (d Document) tooDeep() *findings.Finding {
+	return d.Fault(Expansion, "the document nests more than %d levels deep; expected fewer", rawjson.MaxDepth)
+}
+
+// yamlToJSON converts a YAML document to JSON as OLM's tools do. It reports whether it is known to be shallow.
+func yamlToJSON(buffer, source []byte) (converted []byte, shallow bool, err error) {
 	if converted, ok := rawyaml.AppendJSON(buffer[:0], source); ok {
-		return converted, nil
+		return converted, true, nil
 	}
-	return boundedyaml.ToJSON(source)
+	converted, err = boundedyaml.ToJSON(source)
+	return converted, false, err
 }
 
 // beginsWithBrace reports whether a YAML document begins with a brace after comments. Such a document may be meant as a

@@ -212,7 +212,7 @@ func (s *splitter) nextIsYAML() bool {
 	if len(text) > longestFlow {
 		return false
 	}
-	_, err := yamlToJSON(nil, text)
+	_, _, err := yamlToJSON(nil, text)
 	return err == nil && boundedyaml.IsSingle(text)
 }
 

@@ -10,8 +10,9 @@ import (
 	"math/bits"
 )
 
-// maxDepth is how deep values may nest. encoding/json allows more.
-const maxDepth = 500
+// MaxDepth is how deep values of a catalog may nest. encoding/json allows more, and then writes the square of what it reads: a megabyte of
+// brackets becomes ten gigabytes of indentation.
+const MaxDepth = 100
 
 // Scanner reads a JSON text value by value. Once it refuses something it has failed, and every further call does nothing.
 type Scanner struct {
@@ -29,6 +30,27 @@ func Valid(data []byte) bool {
 	s := Scan(data)
 	s.Skip()
 	return s.End()
+}
+
+// IsTooDeep reports whether a text, which must be JSON, nests deeper than MaxDepth.
+func IsTooDeep(data []byte) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[', c == '{':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == ']', c == '}':
+			depth--
+		}
+	}
+	return false
 }
 
 // End reports whether the whole text was read without a failure.
@@ -106,7 +128,7 @@ func (s *Scanner) Array(element func()) { s.list('[', ']', element) }
 // list reads items separated by commas between two brackets.
 func (s *Scanner) list(open, end byte, item func()) {
 	s.expect(open)
-	if s.depth++; s.depth > maxDepth {
+	if s.depth++; s.depth > MaxDepth {
 		s.failed = true
 	}
 	for first := true; !s.failed; first = false {

@@ -16,10 +16,12 @@ package rawyaml
 
 import (
 	"bytes"
+
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 )
 
 // maxDepth is how deep values may nest.
-const maxDepth = 100
+const maxDepth = rawjson.MaxDepth
 
 // maxKey is the greatest length of a key. YAML's limit is 1024 characters.
 const maxKey = 500
