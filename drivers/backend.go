@@ -15,3 +15,7 @@ type Backend struct {
 	// Interval is the time between two requests to the backend.
 	Interval time.Duration
 }
+
+// MaxClasses is how many StorageClasses there are for the offers of a backend. Whoever may write the Secret with the credentials chooses the
+// backend, and could otherwise fill etcd with classes.
+const MaxClasses = 200

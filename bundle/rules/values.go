@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/constraint"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/nearest"
@@ -76,6 +77,9 @@ func checkProperties(c *checked, rule findings.Rule) {
 			p.Value = json.RawMessage("null")
 			// nobody refuses it in properties that only the package's maker knows
 			c.find(mild, p.file, p.path, "property of type %s has no value, so its value in catalogs is null", p.Type)
+		}
+		if rawjson.IsDeep(p.Value) {
+			c.find(mild, p.file, append(slices.Clone(p.path), "value"), "property of type %s nests more than %d levels deep; expected fewer, as Berth refuses catalogs with such values", p.Type, rawjson.MaxDepth)
 		}
 		_, err := fbc.ParseProperty(p.Property)
 		if err == nil {

@@ -63,6 +63,10 @@ func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 		if !d.JSON {
 			sc.content = d.Content // to reuse its memory
 		}
+		if d.Deep {
+			entries = append(entries, entry{span: s.Span, fault: d.TooDeep()})
+			continue
+		}
 		if b := sc.bundle(d.Content); b != nil {
 			entries = append(entries, entry{span: d.Span, bundle: b})
 			continue

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/internal/findings"
 )
 
@@ -225,14 +226,19 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 // In returns the bundle's document in a format, equal to the output of "opm render". A bundle from a folder carries all its objects
 // in any format, so that OLM installs it from the catalog alone. Otherwise OLM pulls the bundle's image.
 func (b *Bundle) In(format Format) (declcfg.Bundle, error) {
-	if format != Described || b.registry.BundleImage == "" {
-		return b.whole, nil
+	rendered, err := b.whole, error(nil)
+	if format == Described && b.registry.BundleImage != "" {
+		rendered, err = described(b.whole)
 	}
-	short, err := described(b.whole)
 	if err != nil {
 		return declcfg.Bundle{}, b.csvFault(err)
 	}
-	return short, nil
+	for _, p := range rendered.Properties {
+		if rawjson.IsDeep(p.Value) {
+			return declcfg.Bundle{}, document.Expansion.Finding(b.CSV.File, "a property of type %s of bundle %s nests more than %d levels deep; expected fewer", p.Type, b.Name, rawjson.MaxDepth)
+		}
+	}
+	return rendered, nil
 }
 
 // render returns the bundle's document with all objects.

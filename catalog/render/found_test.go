@@ -6,14 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// TestMalformedProperties: opm renders a bundle whose annotation olm.properties is not JSON, so that only warns.
-func TestMalformedProperties(t *testing.T) {
+// tide renders a bundle whose ClusterServiceVersion has these lines in the place of others.
+func tide(t *testing.T, old, lines string) *render.Bundle {
+	t.Helper()
 	const tide = "../../bundle/rules/testdata/tide"
 	files := map[string][]byte{}
 	for _, folder := range []string{"manifests", "metadata"} {
@@ -22,12 +24,45 @@ func TestMalformedProperties(t *testing.T) {
 		for _, f := range all {
 			text, err := os.ReadFile(filepath.Join(tide, folder, f.Name()))
 			require.NoError(t, err)
-			files[folder+"/"+f.Name()] = []byte(strings.Replace(string(text), "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{'\n", 1))
+			files[folder+"/"+f.Name()] = []byte(strings.Replace(string(text), old, lines, 1))
 		}
 	}
 	b, err := render.Image("registry.example.com/tide:v1", files)
 	require.NoError(t, err)
+	return b
+}
+
+const category = "    categories: Storage\n"
+
+// TestMalformedProperties: opm renders a bundle whose annotation olm.properties is not JSON, so that only warns.
+func TestMalformedProperties(t *testing.T) {
+	b := tide(t, category, category+"    olm.properties: '[{'\n")
 	if len(b.Found) != 1 || b.Found[0].Severity != findings.Warning || !strings.Contains(b.Found[0].Message, "OLM's tools leave them out") {
 		t.Errorf("found %v, want one warning", b.Found)
+	}
+}
+
+// TestDeepProperties: a bundle's values that nest deep are not rendered, wherever they come from: a catalog with them would be refused, and
+// take the square of their depth.
+func TestDeepProperties(t *testing.T) {
+	nested := func(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+	annotated := func(levels int) *render.Bundle {
+		return tide(t, category, category+`    olm.properties: '[{"type":"x","value":`+nested(levels)+"}]'\n")
+	}
+	described := func(levels int) *render.Bundle {
+		return tide(t, "description: A tide}", "description: A tide, specDescriptors: [{path: a, value: "+nested(levels)+"}]}")
+	}
+	for name, tc := range map[string]struct {
+		bundle func(levels int) *render.Bundle
+		format render.Format
+	}{
+		"an annotation":            {annotated, render.Whole},
+		"an annotation, described": {annotated, render.Described},
+		"a descriptor's value":     {described, render.Described},
+	} {
+		_, err := tc.bundle(80).In(tc.format)
+		require.NoError(t, err, name)
+		_, err = tc.bundle(120).In(tc.format)
+		assert.ErrorContains(t, err, "nests more than 100 levels deep; expected fewer", name)
 	}
 }

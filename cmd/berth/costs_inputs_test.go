@@ -270,6 +270,17 @@ var bundleInputs = []input{
 		file(t, filepath.Dir(path), filepath.Base(path), string(text))
 		return dir
 	}, 3},
+	{"brackets", func(t *testing.T, dir string, n int) string {
+		bundleWith(func(map[string]any, int) {})(t, dir, n)
+		const levels = 450
+		text := strings.Builder{}
+		text.WriteString("properties:\n")
+		for i := range n {
+			fmt.Fprintf(&text, "- {type: x%d, value: %s%s}\n", i, strings.Repeat("[", levels), strings.Repeat("]", levels))
+		}
+		file(t, filepath.Join(dir, "metadata"), "properties.yaml", text.String())
+		return dir
+	}, 300},
 	{"files", func(t *testing.T, dir string, n int) string {
 		bundleWith(func(map[string]any, int) {})(t, dir, n)
 		for i := range n {

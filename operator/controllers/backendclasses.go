@@ -105,13 +105,10 @@ func classNames(manifests []drivers.Manifest) []string {
 	return names
 }
 
-// maxClasses is how many StorageClasses there are for the offers of a backend. Whoever may write the Secret with the credentials chooses the
-// backend, and could otherwise fill etcd with classes, by other offers each time it is asked.
-const maxClasses = 200
-
-// limitClasses returns the classes that are known, and as many others as there is room for. It says what is left out, "" if nothing is.
+// limitClasses returns the classes that are known, and as many others as there is room for: a backend may have other offers each time it is
+// asked. It says what is left out, "" if nothing is.
 func limitClasses(backend *drivers.Backend, offered, known []drivers.Manifest) (kept []drivers.Manifest, leftOut string) {
-	names, room := classNames(known), max(maxClasses-len(known), 0)
+	names, room := classNames(known), max(drivers.MaxClasses-len(known), 0)
 	var without []string
 	for _, m := range offered {
 		name := m.Object.GetName()
@@ -127,7 +124,7 @@ func limitClasses(backend *drivers.Backend, offered, known []drivers.Manifest) (
 	}
 	if len(without) > 0 {
 		leftOut = fmt.Sprintf("%d more %ss get no StorageClass, such as %s: the operator makes at most %d classes. Check that the Secret %s names the right cloud, "+
-			"and make StorageClasses by hand.", len(without), backend.Kind, without[0], maxClasses, backend.Secret)
+			"and make StorageClasses by hand.", len(without), backend.Kind, without[0], drivers.MaxClasses, backend.Secret)
 	}
 	return kept, leftOut
 }

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/internal/findings"
 )
 
@@ -43,6 +44,8 @@ type Document struct {
 	Source []byte
 	// Content is the document as JSON. It is Source itself if that is JSON.
 	Content []byte
+	// Deep says that values nest deeper than rawjson.MaxDepth.
+	Deep bool
 }
 
 // Span is the place of a document in a file.
@@ -57,6 +60,11 @@ type Span struct {
 	Length int
 	// JSON says that it is part of a stream of JSON objects, not YAML.
 	JSON bool
+}
+
+// TooDeep returns the finding about a deep document, which a catalog may not hold: what is written of it is longer than the square of its depth.
+func (d Document) TooDeep() *findings.Finding {
+	return d.Fault(Expansion, "the document nests more than %d levels deep; expected fewer", rawjson.MaxDepth)
 }
 
 // Fault returns a finding about the document as a whole.

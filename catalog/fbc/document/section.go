@@ -21,9 +21,7 @@ func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 			if !json.Valid(s.Source) {
 				return s.salvage()
 			}
-			if rawjson.IsTooDeep(s.Source) {
-				return nil, []*findings.Finding{d.tooDeep()}
-			}
+			d.Deep = rawjson.IsDeep(s.Source)
 		}
 		d.Content = s.Source
 		return []Document{d}, nil
@@ -33,9 +31,7 @@ func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 	if d.Content, shallow, err = yamlToJSON(buffer, s.Source); err != nil {
 		return nil, []*findings.Finding{d.yamlFault(err)}
 	}
-	if !shallow && rawjson.IsTooDeep(d.Content) {
-		return nil, []*findings.Finding{d.tooDeep()}
-	}
+	d.Deep = !shallow && rawjson.IsDeep(d.Content)
 	if beginsWithBrace(s.Source) && !boundedyaml.IsSingle(s.Source) {
 		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: something follows the object of this document, and OLM's tools would drop it; "+
 			"if that is a document, put a %s line before it, or remove all such lines from the file", separator)}
@@ -103,11 +99,6 @@ func Load(span Span) (Document, error) {
 		return Document{}, faults[0]
 	}
 	return documents[0], nil
-}
-
-// tooDeep is the finding about a document that nests too deep.
-func (d Document) tooDeep() *findings.Finding {
-	return d.Fault(Expansion, "the document nests more than %d levels deep; expected fewer", rawjson.MaxDepth)
 }
 
 // yamlToJSON converts a YAML document to JSON as OLM's tools do. It reports whether it is known to be shallow.

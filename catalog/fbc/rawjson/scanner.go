@@ -10,8 +10,8 @@ import (
 	"math/bits"
 )
 
-// MaxDepth is how deep values of a catalog may nest. encoding/json allows more, and then writes the square of what it reads: a megabyte of
-// brackets becomes ten gigabytes of indentation.
+// MaxDepth is how deep values of a catalog may nest. encoding/json allows 10,000 levels, and indents them: a megabyte of brackets becomes ten
+// gigabytes.
 const MaxDepth = 100
 
 // Scanner reads a JSON text value by value. Once it refuses something it has failed, and every further call does nothing.
@@ -32,8 +32,8 @@ func Valid(data []byte) bool {
 	return s.End()
 }
 
-// IsTooDeep reports whether a text, which must be JSON, nests deeper than MaxDepth.
-func IsTooDeep(data []byte) bool {
+// IsDeep reports whether a text, which must be JSON, nests deeper than MaxDepth.
+func IsDeep(data []byte) bool {
 	depth, quoted := 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {

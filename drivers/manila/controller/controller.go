@@ -20,10 +20,6 @@ import (
 // New returns Manila's own code.
 func New() controller.Own { return controller.Own{Classes: classes} }
 
-// maxTypes is how many share types get a StorageClass. Whoever may write the Secret with the credentials may choose a Manila with so many
-// that their classes would fill etcd.
-const maxTypes = 200
-
 // classes returns a StorageClass for each share type of Manila, and a sentence about each type that gets none. If
 // several types need the same class name, the first one gets it.
 func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.StorageClass, leftOut []string, err error) {
@@ -32,10 +28,10 @@ func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.Storag
 		return nil, nil, err
 	}
 	slices.Sort(types)
-	if more := len(types) - maxTypes; more > 0 {
+	if more := len(types) - drivers.MaxClasses; more > 0 {
 		leftOut = append(leftOut, fmt.Sprintf("%d share types, such as %q, get no StorageClass: Manila has %d, and the operator makes classes for the first %d. "+
-			"Check that the Secret %s names the right cloud, or make StorageClasses by hand.", more, types[maxTypes], len(types), maxTypes, manila.Driver.Backend.Secret))
-		types = types[:maxTypes]
+			"Check that the Secret %s names the right cloud, or make StorageClasses by hand.", more, types[drivers.MaxClasses], len(types), drivers.MaxClasses, manila.Driver.Backend.Secret))
+		types = types[:drivers.MaxClasses]
 	}
 	owner := map[string]string{} // share types, by class name
 	for _, shareType := range types {
