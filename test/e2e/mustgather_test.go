@@ -142,15 +142,18 @@ func TestMustGather(t *testing.T) {
 		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log":    `"Starting the operator" driver="efs.csi.aws.com"`,
 	})
 	checkLeaks(t, files)
-	w.checkGatherInPod()
 }
 
-// checkGatherInPod runs the script in a pod, as the pod's account.
-func (w *environment) checkGatherInPod() {
-	w.t.Helper()
+// TestMustGatherInPod: the script runs in a pod, as the pod's account.
+func TestMustGatherInPod(t *testing.T) {
+	t.Parallel()
+	shell, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	c := cluster.Shared(t, cluster.Options{Images: map[string]string{leakyImage: shell}})
+	askForDriver(t, c, efs(t), nil)
 	root, err := tools.Root()
-	require.NoError(w.t, err)
-	in := w.Namespace(w.t)
+	require.NoError(t, err)
+	in := c.Namespace(t)
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: in},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in, Name: "default"}}}
@@ -160,23 +163,23 @@ func (w *environment) checkGatherInPod() {
 			Name: "gather", Image: leakyImage, Args: []string{"-c", `exec "$SCRIPT" /tmp/must-gather`},
 			Env: []corev1.EnvVar{
 				{Name: "SCRIPT", Value: filepath.Join(root, "deploy", "must-gather", "gather")},
-				{Name: "PATH", Value: filepath.Dir(w.Tools().Path("kubectl")) + ":" + os.Getenv("PATH")},
+				{Name: "PATH", Value: filepath.Dir(c.Tools().Path("kubectl")) + ":" + os.Getenv("PATH")},
 			},
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		}},
 	}}
 	for _, object := range []client.Object{binding, pod} {
-		require.NoError(w.t, w.Client().Create(w.t.Context(), object))
+		require.NoError(t, c.Client().Create(t.Context(), object))
 	}
-	w.Await(w.t, 3*limit, "the script to end in a pod", pod, func() error { // it starts thousands of programs
+	c.Await(t, 3*limit, "the script to end in a pod", pod, func() error { // it starts thousands of programs
 		if phase := pod.Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
 			return fmt.Errorf("the pod is %s", phase)
 		}
 		return nil
 	})
-	log, err := w.Kubectl(w.t.Context(), "logs", "--namespace="+in, pod.Name).CombinedOutput()
+	log, err := c.Kubectl(t.Context(), "logs", "--namespace="+in, pod.Name).CombinedOutput()
 	if err != nil || pod.Status.Phase != corev1.PodSucceeded || !strings.Contains(string(log), "driver efs.csi.aws.com, operator aws-efs-operator") {
-		w.t.Errorf("in a pod, the script ends with %s (%v):\n%s", pod.Status.Phase, err, log)
+		t.Errorf("in a pod, the script ends with %s (%v):\n%s", pod.Status.Phase, err, log)
 	}
 }
 

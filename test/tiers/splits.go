@@ -37,13 +37,19 @@ var splits = []split{
 		"TestTenants/attacks/pass_for_a_cluster_of_the_community_operator", "TestTenants/attacks/smuggle_a_path_into_an_ID",
 		"TestTenants/attacks/use_long_names", "TestTenants/attacks/forge_labels_on_a_claim", "TestTenants/attacks/hide_a_claim_from_the_operator",
 	}},
-	{pkg: "migrate/subscription", rest: 200, second: []string{
+	{pkg: "migrate/subscription", rest: 130, second: []string{
 		"TestDisturbedSwitch", "TestUnmanagedDriver", "TestAdoptDriver", "TestAttacks/forge_a_journal_that_deletes_a_ClusterServiceVersion",
 		"TestAttacks/forge_a_journal_that_makes_commands_panic", "TestAttacks/write_garbage_with_a_journal's_labels", "TestAttacks/write_a_journal_in_kube-system",
 		"TestAttacks/forge_a_journal_beside_the_Subscription", "TestAttacks/forge_the_way_back_beside_the_Subscription",
 		"TestAttacks/take_the_place_of_a_Subscription_that_is_replaced", "TestAttacks/replace_the_recreated_Subscription",
 		"TestAttacks/subscribe_to_the_package_in_a_project", "TestAttacks/make_a_DaemonSet_with_the_driver's_name",
-	}, third: []string{"TestCrashSweep"}},
+	}, third: []string{
+		"TestCrashSweep", "TestDisturbedSwitch/OLM_installs_again_what_was_removed", "TestDisturbedSwitch/OLM_waits_for_an_InstallPlan_that_is_gone",
+		"TestDisturbedSwitch/OLM_creates_an_unplanned_InstallPlan", "TestDisturbedSwitch/a_conflicting_request", "TestDisturbedSwitch/a_missing_channel",
+		"TestDisturbedSwitch/two_Subscriptions_for_one_package", "TestDisturbedSwitch/somebody_changes_the_configuration", "TestDisturbedSwitch/a_timeout",
+		"TestDisturbedSwitch/a_plan_is_for_an_unchanged_cluster", "TestDisturbedSwitch/the_clock_of_an_interrupted_run_was_ahead",
+		"TestDisturbedSwitch/the_operator_is_removed_after_the_switch",
+	}},
 	{pkg: "migrate/adoption", rest: 40, second: []string{"TestExtensionIsOrphaned"}},
 	{pkg: "migrate/move", rest: 100, first: []string{
 		"TestChecks", "TestChecksBack", "TestPlanOfHealthy", "TestValidate", "TestExtension", "TestNext", "TestNextBack", "TestBack", "TestVerify", "TestMarks",
