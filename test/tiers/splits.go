@@ -75,19 +75,19 @@ var splits = []split{
 	{pkg: "release", first: []string{"TestEFSDriverFile", "TestPackagers", "TestBadRegistries"}, third: []string{"TestEFSDriver", "TestSignedRelease", "TestRelease"}},
 }
 
-// raceJourneys are the tests of packages with clusters that run with the race detector, as go test -run has them.
+// raceJourneys are the tests that run with the race detector of packages with clusters, and of the command line, as go test -run has them. Most
+// tests of the command line start a process each, which takes a second with the detector and does one thing after the other.
 var raceJourneys = map[string]string{
+	"cmd/berth":    "^TestCatalogServe$|^TestUnmirror$|^TestMirrorFormats$|^TestMirrorPolicy$|^TestRenderImages$|^TestSignals$|^TestWatch$|^TestProgress$|^TestRequestTimeout$|^TestVerbose$|^TestTerminalShowsVisibleCharacters$",
 	"operator":     "^TestInstall$",
 	"sharedvolume": "^TestCreateAndDelete$|^TestManyAtOnce$",
 	"migrate":      "^TestResume$",
 }
 
-// notWithRaces are tests that run without the race detector: tests of a command's cost, which the detector multiplies,
-// of each command's output in each format and on each page, which start one process each without concurrency, and of
-// programs that it does not watch, such as opm and make.
+// notWithRaces are tests that run without the race detector: tests of costs, which it multiplies, and of programs that it does not watch, such
+// as opm and bash.
 var notWithRaces = pattern([]string{
-	"TestCosts", "TestDeepFolders", "TestHostileYAML", "TestEveryFormat", "TestPages", "TestPageCommands", "TestPairs", "TestCatalogsOfImages",
-	"TestFindingsOfImages", "TestLikeOPM", "TestWriteLikeOpm", "TestTemplatesLikeOPM", "TestMakefileOfOthers", "TestSuitesOfNight",
+	"TestDeepFolders", "TestLikeOPM", "TestWriteLikeOpm", "TestTemplatesLikeOPM", "TestSuitesOfNight", "TestTemplates", "TestCheckAction",
 })
 
 // longJob is how many seconds a package takes that is a job of its own.
