@@ -421,6 +421,11 @@ func manyInIndex(t *testing.T, dir string, n int) string {
 	return "oci:" + file(t, dir, "index.json", `{"schemaVersion":2,"manifests":[{}`+strings.Repeat(",{}", n)+"]}")
 }
 
+// except returns inputs but for one.
+func except(name string, of []input) []input {
+	return slices.DeleteFunc(slices.Clone(of), func(in input) bool { return in.name == name })
+}
+
 // withImages adds images of catalogs to inputs.
 func withImages(of []input) []input {
 	return append(slices.Clone(of), input{"index", manyInIndex, 400_000}, input{"unreachable", func(*testing.T, string, int) string { return registry.Nobody() + "/x/y:v1" }, 1})
