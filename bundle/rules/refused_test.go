@@ -210,6 +210,7 @@ func TestCheckWarns(t *testing.T) {
 		{"a type of dependency with a typing error", dependencies, `olm.gvk`, `olm.gkv`, "did you mean olm.gvk?"},
 		{"a dependency of another type", dependencies, "dependencies:\n", "dependencies:\n- {type: example.com/moon, value: {}}\n", `the type is "example.com/moon", so the dependency has no effect`},
 		{"a required label", dependencies, "dependencies:\n", "dependencies:\n- {type: olm.label.required, value: {label: sea}}\n", ""},
+		{"a value that nests deep", properties, "properties:\n", "properties:\n- {type: x, value: " + strings.Repeat("[", 101) + strings.Repeat("]", 101) + "}\n", "property of type x nests more than 100 levels deep; expected fewer"},
 		{"a property without a type", properties, "properties:\n", "properties:\n- {value: 1}\n", "a property has no type, so it has no effect"},
 		{"an OpenShift version in two files", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.maxOpenShiftVersion\", \"value\": \"4.22\"}]'\n", "please define these properties in metadata/properties.yaml"},
 		{"the package in the annotation", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"tide\", \"version\": \"1.1.0\"}}]'\n", "please define these properties in metadata/properties.yaml"},

@@ -64,7 +64,7 @@ func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 			sc.content = d.Content // to reuse its memory
 		}
 		if d.Deep {
-			entries = append(entries, entry{span: s.Span, fault: d.TooDeep()})
+			entries = append(entries, entry{span: s.Span, fault: d.Fault(document.Expansion, "the document nests more than %d levels deep; expected fewer", rawjson.MaxDepth)})
 			continue
 		}
 		if b := sc.bundle(d.Content); b != nil {

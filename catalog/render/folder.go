@@ -235,7 +235,11 @@ func (b *Bundle) In(format Format) (declcfg.Bundle, error) {
 	}
 	for _, p := range rendered.Properties {
 		if rawjson.IsDeep(p.Value) {
-			return declcfg.Bundle{}, document.Expansion.Finding(b.CSV.File, "a property of type %s of bundle %s nests more than %d levels deep; expected fewer", p.Type, b.Name, rawjson.MaxDepth)
+			in, path := b.CSV, []any(nil)
+			if i := slices.IndexFunc(b.Metadata.Properties, func(own registry.Property) bool { return bytes.Equal(own.Value, p.Value) }); i >= 0 {
+				in, path = b.Metadata.PropertiesIn, []any{"properties", i, "value"}
+			}
+			return declcfg.Bundle{}, in.FaultAt(document.Expansion, path, "a property of type %s of bundle %s nests more than %d levels deep; expected fewer", p.Type, b.Name, rawjson.MaxDepth)
 		}
 	}
 	return rendered, nil

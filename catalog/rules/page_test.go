@@ -24,6 +24,8 @@ var differences = []struct{ archive, what, opm, why string }{
 		"opm drops it silently, whether it is a stray bracket or a bundle"},
 	{"yaml-aliases", "a YAML document that expands very much through aliases", "valid",
 		"it could exhaust the memory of every reader"},
+	{"document-deep", "a document that nests more than 100 levels deep", "valid",
+		"what is written of it is indented, and takes the square of its depth"},
 	{"", "a symbolic link that leads out of the catalog's folder", "valid", // an archive holds no links: TestLinksOutside
 		"the author of a catalog could have any file of the machine quoted in a report, or shipped in an image"},
 	{"schema-template", "a document of a schema that begins with `olm.` and is unknown, such as a template", "valid",

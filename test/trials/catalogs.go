@@ -28,7 +28,7 @@ var onCatalogs = []Attack{
 	{"put a bundle with many APIs into many channels", "all its entries share the APIs", "cmd/berth TestCosts/catalog_plan/apis"},
 	{"have a check for OLM v1 take the cube of the entries of a channel", "candidates are found once for all installed versions, and comparisons are limited", "cmd/berth TestCosts/catalog_diff/chain_--for_olm-v1"},
 	{"put rules in CEL into bundles that are as long as CEL reads", "rules of more than 8 KiB are left to OLM, with its time limit", "cmd/berth TestCosts/catalog_validate/rules"},
-	{"put such rules into a bundle's CustomResourceDefinition", "as above, and left to the API server", "cmd/berth TestCosts/bundle_validate/rules"},
+	{"put such rules into a bundle's CustomResourceDefinition", "rules of more than 8 KiB are left to the API server", "cmd/berth TestCosts/bundle_validate/rules"},
 	{"nest values that commands indent, so that they write the square of what they read", "a document of a catalog nests at most 100 levels", "cmd/berth TestCosts/catalog_convert-template/brackets"},
 	{"leave very many entries of a channel without a way to its head", "entries on the way to the same end share it", "cmd/berth TestCosts/catalog_validate/beside"},
 	{"keep a command computing, so that no signal ends it", "the first signal ends a command that only reads within half a second, and the second any command", "cmd/berth TestSignals"},

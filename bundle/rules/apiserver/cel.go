@@ -1,15 +1,16 @@
 package apiserver
 
-import "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+import (
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 
-// longestExpression is how many bytes of an expression in CEL are checked. The time that CEL takes to parse one grows with the square of its
-// length: 13 s for the 100,000 characters that it accepts. Longer ones count as valid, and are left to the API server.
-const longestExpression = 8 << 10
+	"github.com/berth-csi/berth/catalog/fbc/constraint"
+)
 
-// valid takes the place of an expression that is not checked.
-const valid = "true"
+// validRule takes the place of a rule that is not checked.
+const validRule = "true"
 
-// leaveLongRules replaces long rules, and drops long expressions of their messages, in all versions of a definition.
+// leaveLongRules replaces long rules, and drops long expressions of their messages, in all versions of a definition: they are left to the API
+// server.
 func leaveLongRules(definition *apiextensions.CustomResourceDefinition) {
 	schemas := []*apiextensions.CustomResourceValidation{definition.Spec.Validation}
 	for _, version := range definition.Spec.Versions {
@@ -28,10 +29,10 @@ func leaveLongRulesOf(schema *apiextensions.JSONSchemaProps) {
 	}
 	for i := range schema.XValidations {
 		rule := &schema.XValidations[i]
-		if len(rule.Rule) > longestExpression {
-			rule.Rule = valid
+		if len(rule.Rule) > constraint.LongestRule {
+			rule.Rule = validRule
 		}
-		if len(rule.MessageExpression) > longestExpression {
+		if len(rule.MessageExpression) > constraint.LongestRule {
 			rule.MessageExpression = ""
 		}
 	}

@@ -9,11 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/berth-csi/berth/catalog/fbc/constraint"
 )
 
 // TestLongRulesAreLeft: wherever a schema may have a rule, a long one is replaced, and a short one is not.
 func TestLongRulesAreLeft(t *testing.T) {
-	long := strings.Repeat("x", longestExpression+1)
+	long := strings.Repeat("x", constraint.LongestRule+1)
 	rules := func() apiextensions.ValidationRules {
 		return apiextensions.ValidationRules{{Rule: long, MessageExpression: long}, {Rule: "short", MessageExpression: "short"}}
 	}
@@ -45,7 +47,7 @@ func TestRulesAreChecked(t *testing.T) {
 	const of = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"tides.example.com"},"spec":{"group":"example.com","scope":"Cluster",
 "names":{"plural":"tides","singular":"tide","kind":"Tide","listKind":"TideList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
 "x-kubernetes-validations":[{"rule":"RULE","message":"m"},{"rule":"LONG","message":"m"}]}}}]}}`
-	long := "true" + strings.Repeat(" || true", longestExpression/8)
+	long := "true" + strings.Repeat(" || true", constraint.LongestRule/8)
 	for rule, want := range map[string]int{"true": 0, "1 +": 1} {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		require.NoError(t, json.Unmarshal([]byte(strings.NewReplacer("RULE", rule, "LONG", long).Replace(of)), definition))

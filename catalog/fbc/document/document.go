@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/internal/findings"
 )
 
@@ -60,11 +59,6 @@ type Span struct {
 	Length int
 	// JSON says that it is part of a stream of JSON objects, not YAML.
 	JSON bool
-}
-
-// TooDeep returns the finding about a deep document, which a catalog may not hold: what is written of it is longer than the square of its depth.
-func (d Document) TooDeep() *findings.Finding {
-	return d.Fault(Expansion, "the document nests more than %d levels deep; expected fewer", rawjson.MaxDepth)
 }
 
 // Fault returns a finding about the document as a whole.
