@@ -167,7 +167,8 @@ func (r *registries) referrers(ctx context.Context, subject name.Digest) ([]v1.D
 	return listed.Manifests, nil
 }
 
-// verifyingReader is a stream that fails at its end unless its digest and size match a descriptor.
+// verifyingReader is a stream that fails unless its digest and size match a descriptor. It keeps the last bytes back
+// until they are known to match: a registry that got them all would answer about the digest itself, or not at all.
 type verifyingReader struct {
 	io.ReadCloser
 	want v1.Descriptor
@@ -182,17 +183,19 @@ func verified(stream io.ReadCloser, want v1.Descriptor) io.ReadCloser {
 func (v *verifyingReader) Read(p []byte) (int, error) {
 	n, err := v.ReadCloser.Read(p)
 	v.sum.Write(p[:n])
-	if v.size += int64(n); v.size > v.want.Size {
-		return 0, v.differs()
-	}
-	if err == nil || isTransient(err) && !errors.Is(err, io.EOF) {
-		return n, err
-	}
-	got := "sha256:" + hex.EncodeToString(v.sum.Sum(nil))
+	v.size += int64(n)
+	ended := errors.Is(err, io.EOF) || !isFailure(err) // and not interrupted
 	switch {
-	case v.size == v.want.Size && got != v.want.Digest.String():
-		return n, contentErrorf("its blob %s has content with the digest %s; expected the same", v.want.Digest, got)
-	case v.size < v.want.Size && (errors.Is(err, io.EOF) || !isFailure(err)):
+	case v.size > v.want.Size:
+		return 0, v.differs()
+	case v.size == v.want.Size && ended:
+		if more, _ := io.ReadFull(v.ReadCloser, make([]byte, 1)); more > 0 {
+			return 0, v.differs()
+		}
+		if got := "sha256:" + hex.EncodeToString(v.sum.Sum(nil)); got != v.want.Digest.String() {
+			return 0, contentErrorf("its blob %s has content with the digest %s; expected the same", v.want.Digest, got)
+		}
+	case v.size < v.want.Size && err != nil && ended:
 		return n, v.differs()
 	}
 	return n, err
