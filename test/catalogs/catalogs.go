@@ -31,7 +31,7 @@ func OPMOfImages(t testing.TB, args ...string) *exec.Cmd {
 	home := t.TempDir()
 	Write(t, filepath.Join(home, ".config", "containers", "policy.json"), `{"default": [{"type": "insecureAcceptAnything"}]}`)
 	cmd := exec.CommandContext(t.Context(), OPM(t), args...)
-	cmd.Env = append(os.Environ(), "HOME="+home)
+	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+t.TempDir()) // opm leaves a folder there for each image
 	return cmd
 }
 
