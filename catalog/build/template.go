@@ -27,6 +27,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
@@ -240,6 +241,10 @@ func builderOf(f sourceFile, o Options) builder {
 		return d
 	case len(documents) == 0:
 		d.found = append(d.found, ruleTemplate.Finding(f.path, "the file is empty; expected a template, a document of schema %s", Schema).At(1, 0))
+		return d
+	}
+	if documents[0].Deep {
+		d.found = append(d.found, documents[0].FaultAt(document.Expansion, nil, "the template nests more than %d levels deep; expected fewer", rawjson.MaxDepth))
 		return d
 	}
 	schema := opmSchema(documents[0])

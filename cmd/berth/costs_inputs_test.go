@@ -233,6 +233,11 @@ var templateInputs = []input{
 		}
 		return file(t, dir, "substitutes.yaml", text.String())
 	}, 2000},
+	{"brackets", func(t *testing.T, dir string, n int) string {
+		const levels = 450
+		document := "- {schema: deep, package: tide, value: " + strings.Repeat("[", levels) + strings.Repeat("]", levels) + "}\n"
+		return file(t, dir, "basic.yaml", "schema: olm.template.basic\nentries:\n- {schema: olm.package, name: tide, defaultChannel: stable}\n"+strings.Repeat(document, n))
+	}, 1000},
 }
 
 // bundleInputs are hostile bundles.
