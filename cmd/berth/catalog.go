@@ -33,7 +33,8 @@ catalog. These commands make such folders, check them, and answer OLM from them.
 
 const aboutSources = `A catalog is a folder, or an image: docker://REFERENCE, or just REFERENCE, such as quay.io/example/catalog:v1.
 Images are pulled without a container engine, with the credentials of ~/.docker/config.json or Podman's
-auth.json. oci:DIR is a folder that "berth catalog mirror" has written.`
+auth.json. oci:DIR is a folder in the OCI layout, as "berth catalog mirror" and
+"berth catalog image --layout" write it.`
 
 // withCatalog opens a catalog and calls do with its readable packages. They must include the named packages, if any. Other faults
 // are printed as warnings.

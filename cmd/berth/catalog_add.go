@@ -23,8 +23,8 @@ the image of a bundle. FILE is
     version gets its document, and such entries
   a file of a catalog, which gets the bundle's document and such entries
 
-An image is written as it is named here into templates, and by digest into catalogs. Of olm.semver and of
-Berth's templates, the updates are not written: they are made of the versions.`,
+Templates get an image as it is named here, catalogs get its digest. olm.semver and templates of Berth without
+entries list no updates: those follow from the versions.`,
 		Example: `  # The next version, in the only channel
   berth catalog add catalog/tide/catalog.yaml quay.io/example/tide-bundle:v0.3.0
 

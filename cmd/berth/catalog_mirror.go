@@ -69,7 +69,7 @@ do instead. The rules of "berth catalog validate" apply to the smaller catalog. 
 through.
 
 With --config, a file of oc-mirror v2 (ImageSetConfiguration) names the catalogs, what is chosen of each, additional
-images, and images to leave out. What it has for releases of OpenShift and Helm charts is not followed; warnings name it.
+images, and images to leave out. Releases of OpenShift and Helm charts in it are left out, with a warning.
 
 Images are copied by digest and unchanged, for all platforms or those of --platform, with what is attached to them: signatures,
 SBOMs and provenance, as referrers of OCI or by the tags of cosign. Only what the destination lacks is copied.

@@ -32,7 +32,8 @@ for long integers, of which opm drops digits. With --split there is a file for e
 
 A source is the folder or the image of a catalog or of a bundle. An image is docker://REFERENCE, or just
 REFERENCE, and is pulled without a container engine, with the credentials of ~/.docker/config.json or
-Podman's auth.json. oci:DIR is a folder that "berth catalog mirror" has written.
+Podman's auth.json. oci:DIR is a folder in the OCI layout, as "berth catalog mirror"
+and "berth catalog image --layout" write it.
 
 Bundles of folders carry all their objects, so that OLM installs them from the catalog without an image,
 unless --image-ref-template says where their images will be. Those of images are described only, and OLM

@@ -180,7 +180,8 @@ Nothing is changed if the plan is not safe. A journal in the cluster holds the p
 command continues, or "resume". If the other direction is in progress, this command undoes it. When nothing is left
 to do, it changes nothing.
 
-What cannot be taken back is said before, and asked on a terminal; elsewhere --accept-irreversible is needed.`, word, order),
+Before it does what cannot be undone, it says so, and asks on a terminal; elsewhere it needs
+--accept-irreversible.`, word, order),
 		Example:           fmt.Sprintf("  berth csi-migration %s", direction),
 		Annotations:       found("the plan is not safe, and nothing was changed"),
 		Args:              cobra.ArbitraryArgs,

@@ -63,7 +63,7 @@ func newGrantCommand() *cobra.Command {
 		Long: `Let the SharedVolumes of a namespace use access points of an EFS file system: create the SharedVolumeGrant of the
 namespace, or add to it. '*' means all access points of the file system, also future ones.
 
-The grant is for the namespace that there is now, and for no later one of its name. SharedVolumes that wait for it become
+The grant is for this namespace, not for a later one of the same name. SharedVolumes that wait for it become
 Ready by themselves.`,
 		Example: `  berth grant shop fs-0123456789abcdef0 fsap-0123456789abcdef0
   berth grant shop fs-0123456789abcdef0 '*' --dry-run=server -o yaml
