@@ -60,7 +60,7 @@ func Below(path string) (Destination, error) {
 	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil || strings.Contains(path, "://") {
 		return nil, fmt.Errorf("destination %q: want a path of a registry, such as registry.example.com/mirror", path)
 	}
-	options := []remote.Option{remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithRetryBackoff(remote.Backoff{Steps: 1})} // a transfer repeats
+	options := []remote.Option{remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithTransport(toWrite), remote.WithRetryBackoff(remote.Backoff{Steps: 1})} // a transfer repeats
 	pusher, err := remote.NewPusher(options...)
 	if err != nil {
 		return nil, err

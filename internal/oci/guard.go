@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/net/http2"
 )
 
@@ -56,6 +57,8 @@ var (
 	toUnverified = unverifiedTransport()
 	toPublic     = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, false) })
 	toLocal      = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, true) })
+	// toWrite waits as long as a registry needs to store what it got.
+	toWrite = limited{remote.DefaultTransport}
 	// toStrange is for registries that a stranger named.
 	toStrange = newTransport(func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
@@ -100,6 +103,19 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	return roundTrip(by, request, g.isForLayer(request))
+}
+
+// limited sends requests to registries that the user named, to write there or to look for what was written: they may redirect as
+// they like, and send no layers.
+type limited struct{ by http.RoundTripper }
+
+func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
+	return roundTrip(l.by, request, false)
+}
+
+// roundTrip sends a request. It limits the size of the answer, unless that is a layer, and its rate.
+func roundTrip(by http.RoundTripper, request *http.Request, layer bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	response, err := by.RoundTrip(request.WithContext(ctx))
 	if err != nil {
@@ -111,7 +127,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	switch {
 	case response.StatusCode >= http.StatusBadRequest:
 		response.Body = &beginning{io.LimitReader(response.Body, maxRefusal), response.Body}
-	case response.StatusCode != http.StatusOK || !g.isForLayer(request):
+	case response.StatusCode != http.StatusOK || !layer:
 		response.Body = &limitedBody{response.Body, maxAnswer}
 	}
 	return response, nil

@@ -14,7 +14,7 @@ import (
 )
 
 func remoteOptions(ctx context.Context) []remote.Option {
-	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithTransport(toWrite)}
 }
 
 // Find returns the digest of a reference in its registry, or "" if the registry does not have it.

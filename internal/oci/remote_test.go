@@ -1,6 +1,9 @@
 package oci
 
 import (
+	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -9,9 +12,12 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/berth-csi/berth/lab/memory"
 	"github.com/berth-csi/berth/lab/registry"
 )
 
@@ -114,6 +120,76 @@ func TestCheckComplete(t *testing.T) {
 				t.Errorf("error %v, want the pull spec and %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestEndlessAnswers: a registry that is written to cannot fill the memory either, whatever it is asked for.
+func TestEndlessAnswers(t *testing.T) {
+	image := func(address string) name.Digest {
+		ref, err := name.NewDigest(address + "/harbour/cargo@" + digest)
+		require.NoError(t, err)
+		return ref
+	}
+	destination := func(address string) Destination {
+		d, err := Below(address)
+		require.NoError(t, err)
+		return d
+	}
+	blob := contentDescriptor{Descriptor: v1.Descriptor{Size: 3, Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}}}
+	for call, do := range map[string]func(ctx context.Context, address string) error{
+		"Find": func(ctx context.Context, address string) error {
+			_, err := Find(ctx, address+"/harbour/cargo:v1")
+			return err
+		},
+		"Tag":           func(ctx context.Context, address string) error { return Tag(ctx, image(address).String(), "v1") },
+		"CheckComplete": func(ctx context.Context, address string) error { return CheckComplete(ctx, image(address).String()) },
+		"Digests": func(ctx context.Context, address string) error {
+			_, err := Digests(ctx, image(address).String())
+			return err
+		},
+		"Delete": func(ctx context.Context, address string) error { return Delete(ctx, image(address).String()) },
+		"Attach": func(ctx context.Context, address string) error {
+			_, err := Attach(ctx, image(address).String(), "text/plain", []byte("x"))
+			return err
+		},
+		"Push": func(ctx context.Context, address string) error {
+			_, err := Push(ctx, address+"/harbour/cargo:v1", empty.Index)
+			return err
+		},
+		"MayPush": func(_ context.Context, address string) error { return MayPush(address + "/harbour/cargo") },
+		"tagged": func(ctx context.Context, address string) error {
+			_, err := destination(address).tagged(ctx, image(address).Context().Tag("v1"))
+			return err
+		},
+		"upload": func(ctx context.Context, address string) error {
+			return destination(address).upload(ctx, image(address).Context(), blob, func() (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader("tea")), nil
+			})
+		},
+		"put": func(ctx context.Context, address string) error {
+			return destination(address).put(ctx, image(address).Context(), blob, []byte("{}"))
+		},
+	} {
+		for _, status := range []int{http.StatusOK, http.StatusForbidden} {
+			t.Run(fmt.Sprintf("%s/%d", call, status), func(t *testing.T) {
+				block := make([]byte, 64<<10)
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.WriteHeader(status)
+					for sent := 0; sent < 256<<20; sent += len(block) {
+						if _, err := w.Write(block); err != nil {
+							return
+						}
+					}
+				}))
+				defer server.Close()
+				var err error
+				used := memory.Allocated(func() { err = do(t.Context(), strings.TrimPrefix(server.URL, "http://")) })
+				if err != nil {
+					assert.Less(t, len(err.Error()), 20<<10)
+				}
+				assert.Less(t, used, uint64(64<<20), "bytes were allocated")
+			})
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ func Push(ctx context.Context, reference string, index v1.ImageIndex) (digest st
 	if err != nil {
 		return "", fmt.Errorf("image %q: want a reference such as quay.io/example/bundle:v1.0.0: %w", reference, err)
 	}
-	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+	if err := remote.WriteIndex(ref, index, remoteOptions(ctx)...); err != nil {
 		return "", fmt.Errorf("pushing to %s: %w%s", ref, err, pushRemedy(ref.Context(), err))
 	}
 	hash, err := index.Digest()
@@ -106,7 +106,7 @@ func MayPush(repository string) error {
 	if err != nil {
 		return fmt.Errorf("image repository %q: want one such as quay.io/example/image: %w", repository, err)
 	}
-	if err := remote.CheckPushPermission(repo.Tag("latest"), authn.DefaultKeychain, http.DefaultTransport); err != nil {
+	if err := remote.CheckPushPermission(repo.Tag("latest"), authn.DefaultKeychain, toWrite); err != nil {
 		return fmt.Errorf("cannot push to %s: %w%s", repo, err, pushRemedy(repo, err))
 	}
 	return nil
