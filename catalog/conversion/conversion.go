@@ -116,13 +116,13 @@ type keptDocument struct {
 	meta *declcfg.Meta
 }
 
-// add keeps a document. The reader of the catalog reports documents that cannot be decoded.
+// add keeps a document. The reader of the catalog reports documents that cannot be decoded or have no schema.
 func (k *kept) add(d document.Document, kind Kind) error {
 	if kind == Berth {
 		return nil
 	}
 	meta := &declcfg.Meta{}
-	if json.Unmarshal(d.Content, meta) != nil {
+	if json.Unmarshal(d.Content, meta) != nil || meta.Schema == "" {
 		return nil
 	}
 	if meta.Schema == declcfg.SchemaBundle && kind == Basic {
