@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,8 +77,11 @@ func references(ctx context.Context, c client.Reader, trace drivers.Trace) ([]Re
 	return seen, nil
 }
 
-// ReadNamespace reads a namespace. It returns nil if there is none with that name.
+// ReadNamespace reads a namespace. It returns nil if there is none with that name, as with an invalid one.
 func ReadNamespace(ctx context.Context, c client.Reader, name string) (*Namespace, error) {
+	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
+		return nil, nil
+	}
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := c.Get(ctx, client.ObjectKey{Name: name}, object)

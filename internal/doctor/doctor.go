@@ -196,9 +196,13 @@ func optional(err error) error {
 	return err
 }
 
-// read reads an object, and reports whether it exists. No object has an invalid name, which a stranger may have written.
+// read reads an object, and reports whether it exists. No object has an invalid name or, if it is in a namespace, an empty one for that: a
+// stranger may have written these.
 func (c Cluster) read(ctx context.Context, object client.Object, namespace, name string) (bool, error) {
 	if name == "" || len(content.IsPathSegmentName(name))+len(content.IsPathSegmentName(namespace)) > 0 {
+		return false, nil
+	}
+	if inNamespace, err := c.Client.IsObjectNamespaced(object); err == nil && inNamespace && namespace == "" {
 		return false, nil
 	}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)

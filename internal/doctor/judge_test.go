@@ -331,23 +331,24 @@ func TestExtensions(t *testing.T) {
 		bundle     string
 		conditions []any
 		deleted    *metav1.Time
-		subscribed bool
+		subscribed string // the namespace of a Subscription
 		want       []string
 		says       string
 	}{
-		"installed":           {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, want: []string{extensionFine}, says: "aws-efs-operator.v1.0.0"},
-		"cannot be updated":   {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, condition("Progressing", "True", "Retrying")}, want: []string{extensionUnhealthy}, says: "Retrying: because"},
-		"nothing installed":   {conditions: []any{condition("Installed", "False", "Failed")}, want: []string{extensionUnhealthy}, says: "Installed=False"},
-		"not yet seen by OLM": {want: []string{extensionUnhealthy}},
-		"being deleted":       {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, deleted: &now, want: []string{extensionUnhealthy}, says: "their objects"},
-		"a Subscription, too": {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, subscribed: true, want: []string{extensionFine, olmTwice}},
+		"installed":                 {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, want: []string{extensionFine}, says: "aws-efs-operator.v1.0.0"},
+		"cannot be updated":         {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, condition("Progressing", "True", "Retrying")}, want: []string{extensionUnhealthy}, says: "Retrying: because"},
+		"nothing installed":         {conditions: []any{condition("Installed", "False", "Failed")}, want: []string{extensionUnhealthy}, says: "Installed=False"},
+		"not yet seen by OLM":       {want: []string{extensionUnhealthy}},
+		"being deleted":             {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, deleted: &now, want: []string{extensionUnhealthy}, says: "their objects"},
+		"a Subscription, too":       {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, subscribed: "openshift-operators", want: []string{extensionFine, olmTwice}},
+		"a stranger's Subscription": {bundle: "aws-efs-operator.v1.0.0", conditions: []any{installed, succeeded}, subscribed: "tenant", want: []string{extensionFine}},
 	} {
 		e := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": test.conditions, "install": map[string]any{"bundle": map[string]any{"name": test.bundle}}}}}
 		e.SetName("aws-efs-operator")
 		e.SetDeletionTimestamp(test.deleted)
-		f := &location{extensions: []*unstructured.Unstructured{e}}
-		if test.subscribed {
-			f.subscriptions = make([]v1alpha1.Subscription, 1)
+		f := &location{extensions: []*unstructured.Unstructured{e}, forAll: map[string]bool{"openshift-operators": true}}
+		if test.subscribed != "" {
+			f.subscriptions = []v1alpha1.Subscription{{ObjectMeta: metav1.ObjectMeta{Namespace: test.subscribed}}}
 		}
 		var codes []string
 		var text strings.Builder

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/olm/clusterextension"
+	"github.com/berth-csi/berth/olm/subscription"
 )
 
 // location holds the places of a driver and its operator. Each object that could not be read has an error, which the sections that need
@@ -83,13 +84,13 @@ func (f *location) findSubscriptions(ctx context.Context, c Cluster, d drivers.D
 	if f.forAll, err = predecessor.ReadGroups(ctx, c.Client); err != nil {
 		return err
 	}
-	err = optional(listing.Each(ctx, client, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
+	err = optional(subscription.Each(ctx, client, "", func(s v1alpha1.Subscription) error {
 		if s.Spec != nil && s.Spec.Package == d.Package.Name {
 			f.subscriptions = append(f.subscriptions, trimmed(s))
 		}
 		return nil
 	}))
-	if err != nil || slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return f.forAll[s.Namespace] }) {
+	if err != nil || f.installs() {
 		return err
 	}
 	type version struct {
@@ -168,6 +169,11 @@ func (f *location) mayBeForeign(s v1alpha1.Subscription) bool {
 // isSubscribed reports whether an administrator has asked OLM for the driver's operator.
 func (f *location) isSubscribed() bool {
 	return slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return !f.mayBeForeign(s) })
+}
+
+// installs reports whether OLM v0 would install the driver's operator from a Subscription, whoever has created that.
+func (f *location) installs() bool {
+	return slices.ContainsFunc(f.subscriptions, func(s v1alpha1.Subscription) bool { return f.forAll[s.Namespace] })
 }
 
 // rank orders Subscriptions: the ones that count come first.

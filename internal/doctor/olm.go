@@ -11,6 +11,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +26,9 @@ const olmOperators = "operator-lifecycle-manager"
 
 // examineOLM examines whether OLM can install operators at all.
 func examineOLM(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
-	err := p.Client.List(ctx, &v1alpha1.SubscriptionList{}, client.Limit(1))
+	any := &metav1.PartialObjectMetadataList{} // its content is anybody's
+	any.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("SubscriptionList"))
+	err := p.Client.List(ctx, any, client.Limit(1))
 	if meta.IsNoMatchError(err) {
 		if extensions, err := clusterextension.List(ctx, p.Client); err != nil {
 			return nil, err
@@ -145,7 +148,7 @@ func judgeExtensions(p *examinedDriver) (results []findings.Check) {
 			results = append(results, findings.Pass(extensionFine, "OLM v1 has installed %s for ClusterExtension %s", installed, e.GetName()))
 		}
 	}
-	if len(p.extensions) > 0 && len(p.subscriptions) > 0 {
+	if len(p.extensions) > 0 && p.installs() {
 		results = append(results, findings.Warn(olmTwice, "remove one of both: see "+findings.Page("operate/uninstall.md")+" and "+findings.Page("move/olm-v1.md#remove-the-operator"),
 			"OLM v1 installs package %s for a ClusterExtension, and a Subscription asks OLM v0 for it: only one of the operators is active", p.driver.Package.Name))
 	}

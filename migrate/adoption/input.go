@@ -16,15 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/predecessor"
-	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/subscription"
 )
 
 // input is the observed state that a plan is made from. Missing objects are nil.
@@ -79,7 +78,7 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	if err := in.readSubscriptions(ctx, cluster.Config); err != nil {
 		return nil, err
 	}
-	return in, nil
+	return in, in.readConfig(ctx, c)
 }
 
 func (in *input) readBindings(ctx context.Context, c client.Client) (err error) {
@@ -137,14 +136,12 @@ func (in *input) readOLM(ctx context.Context, c client.Client) error {
 // readSubscriptions reads the Subscriptions to the driver's package. Any user may write them, any number of them and as large as
 // the API server takes, so one at a time is in memory.
 func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) error {
-	config = rest.CopyConfig(config)
-	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &v1alpha1.SchemeGroupVersion, "/apis", clientgoscheme.Codecs.WithoutConversion()
-	c, err := rest.RESTClientFor(config)
+	c, err := subscription.Client(config)
 	if err != nil {
 		return err
 	}
 	own := in.namespaces()
-	err = listing.Each(ctx, c, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
+	err = subscription.Each(ctx, c, "", func(s v1alpha1.Subscription) error {
 		if s.Spec == nil || s.Spec.Package != in.driver.Package.Name {
 			return nil
 		}
@@ -158,6 +155,23 @@ func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) err
 		return nil
 	}
 	return err
+}
+
+// readConfig reads spec.config of the operator's Subscription.
+func (in *input) readConfig(ctx context.Context, c client.Client) error {
+	o := in.operator()
+	if o == nil || o.subscription == nil {
+		return nil
+	}
+	own, whole := o.subscription, &v1alpha1.Subscription{}
+	found, err := migrate.Find(ctx, c, whole, own.Namespace, own.Name)
+	if err != nil {
+		return fmt.Errorf("reading Subscription %s/%s: %w", own.Namespace, own.Name, err)
+	}
+	if found && whole.UID == own.UID && whole.Spec != nil {
+		own.Spec.Config = whole.Spec.Config
+	}
+	return nil
 }
 
 // isVersion reports whether a ClusterServiceVersion belongs to the driver: by its package's name, or by an API that it

@@ -10,16 +10,19 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/subscription"
 )
 
 // state is the observed state that the next step of an adoption is decided from. Missing objects are nil.
@@ -67,7 +70,8 @@ func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.
 	case isOfExtension(p):
 		reads = append(reads, s.readExtension, s.readLeft)
 	case isOfVersion(p):
-		reads = append(reads, s.readOLM, s.readLeft)
+		readSubscriptions := func(ctx context.Context, _ client.Client) error { return s.readSubscriptions(ctx, cluster.Config) }
+		reads = append(reads, readSubscriptions, s.readOLM, s.readLeft)
 	}
 	for _, read := range reads {
 		if err := read(ctx, cluster.Client); err != nil {
@@ -82,18 +86,35 @@ func (s *state) readBindings(ctx context.Context, c client.Client) (err error) {
 	return err
 }
 
+// readSubscriptions reads the Subscriptions to the package in the operator's namespace.
+func (s *state) readSubscriptions(ctx context.Context, config *rest.Config) error {
+	c, err := subscription.Client(config)
+	if err != nil {
+		return err
+	}
+	err = subscription.Each(ctx, c, s.plan.Operator.Namespace, func(n v1alpha1.Subscription) error {
+		if n.Spec != nil && n.Spec.Package == s.driver.Package.Name {
+			s.subscriptions = append(s.subscriptions, n)
+		}
+		return nil
+	})
+	if apierrors.IsNotFound(err) { // OLM is absent
+		return nil
+	}
+	return err
+}
+
 func (s *state) readOLM(ctx context.Context, c client.Client) (err error) {
 	o := s.plan.Operator
 	if s.namespaceUID, err = migrate.NamespaceUID(ctx, c, o.Namespace); err != nil {
 		return err
 	}
-	subscriptions, installPlans, versions := &v1alpha1.SubscriptionList{}, &v1alpha1.InstallPlanList{}, &v1alpha1.ClusterServiceVersionList{}
-	for _, list := range []client.ObjectList{subscriptions, installPlans, versions} {
+	installPlans, versions := &v1alpha1.InstallPlanList{}, &v1alpha1.ClusterServiceVersionList{}
+	for _, list := range []client.ObjectList{installPlans, versions} {
 		if err := c.List(ctx, list, client.InNamespace(o.Namespace)); err != nil && !meta.IsNoMatchError(err) {
 			return fmt.Errorf("listing the objects of OLM in namespace %s: %w", o.Namespace, err)
 		}
 	}
-	s.subscriptions = slices.DeleteFunc(subscriptions.Items, func(n v1alpha1.Subscription) bool { return n.Spec == nil || n.Spec.Package != s.driver.Package.Name })
 	s.installPlans = slices.DeleteFunc(installPlans.Items, func(p v1alpha1.InstallPlan) bool {
 		return o.Subscription == nil || !isOnlyOf(p, o.Namespace, o.Subscription)
 	})

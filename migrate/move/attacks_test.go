@@ -78,6 +78,25 @@ func TestForgedSubscription(t *testing.T) {
 	}
 }
 
+// TestSubscriptionInTheWay: on a way back, somebody creates a Subscription of the name that the operator's has, to another package. The move
+// cannot create that, and says why.
+func TestSubscriptionInTheWay(t *testing.T) {
+	for name, from := range map[string]func() *state{"a way back": free, "a rollback": func() *state {
+		s := unsubscribed(moveFinalizer)
+		s.journal.Phase = migrate.RollingBack
+		return s
+	}} {
+		t.Run(name, func(t *testing.T) {
+			s := from()
+			s.subscriptions = []v1alpha1.Subscription{other("harbour", s.plan.Subscription.Name, "ship", "")}
+			assert.ErrorContains(t, s.Verify(), "somebody has created Subscription harbour/"+s.plan.Subscription.Name)
+		})
+	}
+	s := unsubscribed(moveFinalizer)
+	s.subscriptions = []v1alpha1.Subscription{other("harbour", s.plan.Subscription.Name, "ship", "")}
+	assert.NoError(t, s.Verify(), "on the way to OLM v1 it does no harm")
+}
+
 // TestForgedJournal: whoever may write ConfigMaps in the namespace of the journals cannot have a move delete or change what is not of the operator.
 func TestForgedJournal(t *testing.T) {
 	const admin = "cluster-admin"

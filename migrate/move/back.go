@@ -16,10 +16,10 @@ import (
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/remote"
-	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/olm/subscription"
 )
 
 // back is the observed state that a plan for a move back to OLM v0 is made from. Missing objects are nil.
@@ -31,9 +31,9 @@ type back struct {
 	extension    *unstructured.Unstructured
 	// installed are the objects that OLM v1 has installed.
 	installed []metav1.PartialObjectMetadata
-	// subscribed are the Subscriptions to the package in the namespace, and versions OLM v0's ClusterServiceVersions
-	// there.
-	subscribed []v1alpha1.Subscription
+	// subscribed is a Subscription to the package in the namespace, or one of the name that it had, and versions OLM v0's
+	// ClusterServiceVersions there.
+	subscribed *v1alpha1.Subscription
 	versions   []v1alpha1.ClusterServiceVersion
 	// has are the packages that OLM v0 has installed in the namespace, of those that the operator needs.
 	has []string
@@ -129,14 +129,14 @@ func readExtension(ctx context.Context, c client.Client, name string) (*unstruct
 }
 
 func (in *back) readV0(ctx context.Context, cluster migrate.Cluster) error {
-	c, err := subscriptionsClient(cluster.Config)
+	c, err := subscription.Client(cluster.Config)
 	if err != nil {
 		return err
 	}
 	namespace := in.moved.Namespace
-	err = listing.Each(ctx, c, listing.List{Resource: "subscriptions", Namespace: namespace}, func(s v1alpha1.Subscription) error {
-		if s.Spec != nil && s.Spec.Package == in.moved.Package || s.Name == in.moved.Subscription.Name {
-			in.subscribed = append(in.subscribed, s)
+	err = subscription.Each(ctx, c, namespace, func(s v1alpha1.Subscription) error {
+		if in.subscribed == nil && s.Spec != nil && (s.Spec.Package == in.moved.Package || s.Name == in.moved.Subscription.Name) {
+			in.subscribed = &s
 		}
 		if s.Spec != nil && s.Status.InstalledCSV != "" && slices.Contains(in.moved.Needs, s.Spec.Package) && !slices.Contains(in.has, s.Spec.Package) {
 			in.has = append(in.has, s.Spec.Package)
@@ -228,8 +228,7 @@ func (in *back) checkProgress() migrate.Checks {
 
 // checkV0 refuses objects that are in the way of the Subscription.
 func (in *back) checkV0() migrate.Checks {
-	if len(in.subscribed) > 0 {
-		s := in.subscribed[0]
+	if s := in.subscribed; s != nil {
 		return migrate.Refuse(namespaceTaken, "find out who has created it, and delete it", "there is a Subscription %s/%s, to package %s", s.Namespace, s.Name, s.Spec.Package)
 	}
 	for _, v := range in.versions {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +52,7 @@ func TestChecksBack(t *testing.T) {
 		{"another ClusterExtension", func(in *back) { in.extension.SetAnnotations(nil) }, movedBefore, "not the one"},
 		{"a ClusterExtension that is being deleted", func(in *back) { in.extension.SetDeletionTimestamp(&metav1.Time{Time: time.Now()}) }, extensionProgress, "being deleted"},
 		{"OLM v1 tries again", func(in *back) { installed(in.extension, "boat.v1.0.0", "Retrying", "no") }, extensionProgress, "Retrying"},
-		{"another Subscription", func(in *back) { in.subscribed = []v1alpha1.Subscription{other("harbour", "boats", "boat", "")} }, namespaceTaken, "harbour/boats"},
+		{"another Subscription", func(in *back) { in.subscribed = new(other("harbour", "boats", "boat", "")) }, namespaceTaken, "harbour/boats"},
 		{"a ClusterServiceVersion of the name", func(in *back) { in.versions = healthy().versions }, namespaceTaken, "boat.v1.0.0"},
 		{"OLM v0 does not have what it needs", func(in *back) { in.moved.Needs, in.has = []string{"rope", "sail"}, []string{"sail"} }, needed, "needs package rope"},
 		{"OLM v0 has what it needs", func(in *back) { in.moved.Needs, in.has = []string{"rope"}, []string{"rope"} }, "", ""},

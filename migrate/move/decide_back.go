@@ -218,7 +218,7 @@ func (s *state) current(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 // moment, or nil. OLM v0 would have approved it itself, and looks at nothing else until somebody has.
 func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 	plan := s.current(own)
-	asks := slices.ContainsFunc(s.subscriptions, func(n v1alpha1.Subscription) bool { return n.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })
+	asks := s.othersAsk || own.Spec.InstallPlanApproval == v1alpha1.ApprovalManual
 	if asks || plan == nil || plan.Spec.Approved || plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
 		return nil
 	}

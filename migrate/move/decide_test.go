@@ -338,9 +338,7 @@ func TestNextBack(t *testing.T) {
 		{"somebody asks for approval", returned, func(s *state) {
 			asBefore(s)
 			s.installPlans[0].Spec.Approved, s.installPlans[0].Status.Phase = false, v1alpha1.InstallPlanPhaseRequiresApproval
-			manual := other("harbour", "ports", "port", "port.v1")
-			manual.Spec.InstallPlanApproval = v1alpha1.ApprovalManual
-			s.subscriptions = append(s.subscriptions, manual)
+			s.othersAsk = true
 		}, DeleteMade, ""},
 		{"OLM v0 has not written all objects", returned, func(s *state) { s.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling }, AwaitVersion, "InstallPlan install-9"},
 		{"OLM v0 has its own permissions", returned, asBefore, DeleteMade, ""},

@@ -14,15 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/olm/refusal"
+	"github.com/berth-csi/berth/olm/subscription"
 )
 
 // input is the observed state that a plan for a move to OLM v1 is made from. Missing objects are nil.
@@ -108,12 +106,12 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 // readSubscriptions reads the Subscriptions to the package. Any user may write Subscriptions, any number of them and as large as the API
 // server takes, so one at a time is in memory.
 func (in *input) readSubscriptions(ctx context.Context, cluster migrate.Cluster) error {
-	c, err := subscriptionsClient(cluster.Config)
+	c, err := subscription.Client(cluster.Config)
 	if err != nil {
 		return err
 	}
 	var found []v1alpha1.Subscription
-	err = listing.Each(ctx, c, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
+	err = subscription.Each(ctx, c, "", func(s v1alpha1.Subscription) error {
 		if s.Spec != nil && s.Spec.Package == in.request.Package {
 			found = append(found, kept(s))
 		}
@@ -141,12 +139,6 @@ func (in *input) readSubscriptions(ctx context.Context, cluster migrate.Cluster)
 func kept(s v1alpha1.Subscription) v1alpha1.Subscription {
 	return v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID},
 		Spec: &v1alpha1.SubscriptionSpec{Package: s.Spec.Package}, Status: v1alpha1.SubscriptionStatus{InstalledCSV: s.Status.InstalledCSV}}
-}
-
-func subscriptionsClient(config *rest.Config) (rest.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &v1alpha1.SchemeGroupVersion, "/apis", clientgoscheme.Codecs.WithoutConversion()
-	return rest.RESTClientFor(config)
 }
 
 // choose returns the Subscription that is meant, and the others to the package.
@@ -204,12 +196,12 @@ func (in *input) readNamespace(ctx context.Context, c client.Client) (err error)
 
 // readPackages reads which packages the versions of the namespace are of.
 func (in *input) readPackages(ctx context.Context, cluster migrate.Cluster) error {
-	c, err := subscriptionsClient(cluster.Config)
+	c, err := subscription.Client(cluster.Config)
 	if err != nil {
 		return err
 	}
 	in.packages = map[string]string{}
-	return listing.Each(ctx, c, listing.List{Resource: "subscriptions", Namespace: in.own.Namespace}, func(s v1alpha1.Subscription) error {
+	return subscription.Each(ctx, c, in.own.Namespace, func(s v1alpha1.Subscription) error {
 		if slices.ContainsFunc(in.versions, func(v v1alpha1.ClusterServiceVersion) bool { return v.Name == s.Status.InstalledCSV }) && s.Spec != nil {
 			in.packages[s.Status.InstalledCSV] = s.Spec.Package
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/subscription"
 )
 
 // state is the observed state that the next step of a move is decided from. Missing objects are nil.
@@ -27,10 +29,11 @@ type state struct {
 	now     time.Time
 	plan    *Plan
 	journal *migrate.Journal
-	// OLM v0's objects in the operator's namespace, with the namespace's UID: all Subscriptions and InstallPlans, and the
-	// version.
+	// OLM v0's objects in the operator's namespace, with the namespace's UID: the Subscriptions to the package or with the name of the
+	// plan's, all InstallPlans, and the version. othersAsk says that another Subscription makes OLM v0 ask for approval.
 	namespaceUID  types.UID
 	subscriptions []v1alpha1.Subscription
+	othersAsk     bool
 	installPlans  []v1alpha1.InstallPlan
 	version       *v1alpha1.ClusterServiceVersion
 	// condition is the version's OperatorCondition, or nil.
@@ -57,6 +60,9 @@ type taken struct {
 // Observe reads the state that the next step is decided from.
 func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.Journal) (migrate.State, error) {
 	s := &state{now: time.Now(), plan: p, journal: j}
+	if err := s.readSubscriptions(ctx, cluster); err != nil {
+		return nil, err
+	}
 	for _, read := range []func(context.Context, client.Client) error{s.readV0, s.readV1, s.readObjects, s.readDeployments} {
 		if err := read(ctx, cluster.Client); err != nil {
 			return nil, err
@@ -65,18 +71,49 @@ func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.
 	return s, nil
 }
 
+// readSubscriptions reads the Subscriptions of the namespace. Whoever may write there can create any number of them, so only the one with the
+// plan's name is read whole.
+func (s *state) readSubscriptions(ctx context.Context, cluster migrate.Cluster) error {
+	p := s.plan
+	c, err := subscription.Client(cluster.Config)
+	if err != nil {
+		return err
+	}
+	err = subscription.Each(ctx, c, p.Namespace, func(n v1alpha1.Subscription) error {
+		switch {
+		case n.Spec == nil || n.Name == p.Subscription.Name:
+			return nil
+		case n.Spec.Package == p.Package:
+			s.subscriptions = append(s.subscriptions, kept(n))
+		}
+		s.othersAsk = s.othersAsk || n.Spec.InstallPlanApproval == v1alpha1.ApprovalManual
+		return nil
+	})
+	if apierrors.IsNotFound(err) { // OLM v0 is absent
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("in namespace %s: %w", p.Namespace, err)
+	}
+	own := v1alpha1.Subscription{}
+	found, err := migrate.Find(ctx, cluster.Client, &own, p.Namespace, p.Subscription.Name)
+	if err != nil {
+		return fmt.Errorf("reading Subscription %s/%s: %w", p.Namespace, p.Subscription.Name, err)
+	}
+	if found && own.Spec != nil {
+		s.subscriptions = append(s.subscriptions, own)
+	}
+	return nil
+}
+
 func (s *state) readV0(ctx context.Context, c client.Client) (err error) {
 	p := s.plan
 	if s.namespaceUID, err = migrate.NamespaceUID(ctx, c, p.Namespace); err != nil {
 		return err
 	}
-	subscriptions, installPlans := &v1alpha1.SubscriptionList{}, &v1alpha1.InstallPlanList{}
-	for _, list := range []client.ObjectList{subscriptions, installPlans} {
-		if err := c.List(ctx, list, client.InNamespace(p.Namespace)); err != nil && !meta.IsNoMatchError(err) {
-			return fmt.Errorf("listing the objects of OLM v0 in namespace %s: %w", p.Namespace, err)
-		}
+	installPlans := &v1alpha1.InstallPlanList{}
+	if err := c.List(ctx, installPlans, client.InNamespace(p.Namespace)); err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("listing InstallPlans in namespace %s: %w", p.Namespace, err)
 	}
-	s.subscriptions = slices.DeleteFunc(subscriptions.Items, func(n v1alpha1.Subscription) bool { return n.Spec == nil })
 	s.installPlans = installPlans.Items
 	version := &v1alpha1.ClusterServiceVersion{}
 	found, err := migrate.Find(ctx, c, version, p.Namespace, p.Version.Name)
@@ -249,12 +286,17 @@ func (s *state) before() *v1alpha1.Subscription {
 // again returns the Subscription that a way back has created, or nil. Whoever may write in the namespace can give one its name and its
 // annotation, so there is none on the way to OLM v1.
 func (s *state) again() *v1alpha1.Subscription {
-	if s.plan.To == ToV1 && s.journal.Phase != migrate.RollingBack && s.journal.Phase != migrate.RolledBack {
+	if !s.isWayBack() {
 		return nil
 	}
 	return s.subscriptionWith(func(n v1alpha1.Subscription) bool {
 		return n.Name == s.plan.Subscription.Name && n.Annotations[movedAnnotation] == string(s.plan.Subscription.UID)
 	})
+}
+
+// isWayBack reports whether OLM v0 gets the operator back.
+func (s *state) isWayBack() bool {
+	return s.plan.To == ToV0 || s.journal.Phase == migrate.RollingBack || s.journal.Phase == migrate.RolledBack
 }
 
 func (s *state) subscriptionWith(is func(v1alpha1.Subscription) bool) *v1alpha1.Subscription {

@@ -19,7 +19,7 @@ func (s *state) Verify() error {
 	}
 	if all := s.foreign(); len(all) > 0 {
 		other := all[0]
-		return fmt.Errorf("somebody has created Subscription %s/%s, to package %s: find out who has, such as a GitOps tool, delete it, and continue with `%s`",
+		return fmt.Errorf("somebody has created Subscription %s/%s, in the way of the one to package %s: find out who has, such as a GitOps tool, delete it, and continue with `%s`",
 			other.Namespace, other.Name, p.Package, s.journal.Command(p, "resume"))
 	}
 	if err := s.verifyBefore(); err != nil {
@@ -87,11 +87,13 @@ func (s *state) brings(api string) bool {
 	})
 }
 
-// foreign returns the Subscriptions to the package that are not of the plan.
+// foreign returns the Subscriptions to the package that are not of the plan, and on a way back the one that has the name of the plan's: that
+// cannot be created meanwhile.
 func (s *state) foreign() (found []v1alpha1.Subscription) {
 	for _, n := range s.subscriptions {
 		again := s.again()
-		if n.Spec.Package == s.plan.Package && n.UID != s.plan.Subscription.UID && (again == nil || n.UID != again.UID) {
+		isInTheWay := n.Spec.Package == s.plan.Package || s.isWayBack() && n.Name == s.plan.Subscription.Name
+		if isInTheWay && n.UID != s.plan.Subscription.UID && (again == nil || n.UID != again.UID) {
 			found = append(found, n)
 		}
 	}

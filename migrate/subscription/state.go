@@ -49,9 +49,10 @@ type state struct {
 // Observe reads the state that the next step is decided from.
 func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.Journal) (migrate.State, error) {
 	s := &state{now: time.Now(), plan: p, journal: j}
+	readApproval := func(ctx context.Context, _ client.Client) error { return s.readApproval(ctx, cluster.Config) }
 	readArrived := func(ctx context.Context, _ client.Client) error { return s.readArrived(ctx, cluster) }
 	for _, read := range []func(context.Context, client.Client) error{
-		s.readSubscription, s.readApproval, s.readInstallPlans, s.readCSVs, readArrived, s.readOperator, s.readDriver,
+		s.readSubscription, readApproval, s.readInstallPlans, s.readCSVs, readArrived, s.readOperator, s.readDriver,
 	} {
 		if err := read(ctx, cluster.Client); err != nil {
 			return nil, err

@@ -2,14 +2,15 @@ package subscription
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/subscription"
 )
 
 // resumeUpdates is complete when OLM goes on to later versions without approval, if it did before. While approval is Manual, OLM
@@ -67,15 +68,15 @@ func (s *state) approvalRestored() time.Time {
 }
 
 // readApproval finds out whether OLM asks for approval. It does for all Subscriptions of a namespace if one of them says so.
-func (s *state) readApproval(ctx context.Context, c client.Client) error {
-	list := &v1alpha1.SubscriptionList{}
-	if err := c.List(ctx, list, client.InNamespace(s.plan.Subject.Namespace)); err != nil {
-		return fmt.Errorf("listing Subscriptions: %w", err)
+func (s *state) readApproval(ctx context.Context, config *rest.Config) error {
+	c, err := subscription.Client(config)
+	if err != nil {
+		return err
 	}
-	s.asks = slices.ContainsFunc(list.Items, func(other v1alpha1.Subscription) bool {
-		return other.Spec != nil && other.Spec.InstallPlanApproval == v1alpha1.ApprovalManual
+	return subscription.Each(ctx, c, s.plan.Subject.Namespace, func(other v1alpha1.Subscription) error {
+		s.asks = s.asks || other.Spec != nil && other.Spec.InstallPlanApproval == v1alpha1.ApprovalManual
+		return nil
 	})
-	return nil
 }
 
 // discard deletes the InstallPlan that asks for approval, if it is as it was observed.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/internal/listing"
+	"github.com/berth-csi/berth/olm/subscription"
 )
 
 // Observe reads the state that OLM resolves from: one State for each namespace with Subscriptions, sorted by name. An empty
@@ -134,7 +135,10 @@ func readCluster(ctx context.Context, config *rest.Config, namespace string) (*c
 	}
 	v1, v1alpha1Client, v2 := client.OperatorsV1().RESTClient(), client.OperatorsV1alpha1().RESTClient(), client.OperatorsV2().RESTClient()
 	k := keeper{namespace}
-	err = collect(ctx, v1alpha1Client, listing.List{Resource: "subscriptions"}, k.subscription, &c.subscriptions)
+	err = subscription.Each(ctx, v1alpha1Client, "", func(s v1alpha1.Subscription) error {
+		c.subscriptions = append(c.subscriptions, k.subscription(&s))
+		return nil
+	})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("the cluster at %s has %w: it knows no Subscriptions", config.Host, ErrNoOLM)
 	} else if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/test/catalogs/operators"
@@ -33,6 +34,21 @@ func TestHostileTenant(t *testing.T) {
 	}
 	subscribe("reports-hostile-0", text)
 	subscribe("reports-harmless", harmless(text))
+	t.Run("a Subscription that nobody decodes", func(t *testing.T) {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"name": "buoy", "source": "sea", "sourceNamespace": "", "config": map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1e1.5"}}},
+		}}}
+		o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.SubscriptionKind))
+		o.SetNamespace(somebody.Project(t, "reports-broken"))
+		o.SetName("broken")
+		require.NoError(t, somebody.Client.Create(t.Context(), o))
+		for _, args := range [][]string{{"doctor"}, {"catalog", "plan", catalog}, {"switch", "plan", "buoy", "--to", "sea", "-n", "reports-harmless"}, {"move", "plan", "buoy", "-n", "reports-harmless"}, {"adopt", "plan", "ebs"}} {
+			out, stderr, _ := run(t, berth, t.TempDir(), append(args, "--kubeconfig", c.Kubeconfig())...)
+			if strings.Contains(out+stderr, "quantities must match") {
+				t.Errorf("berth %s ends because of a tenant's Subscription:\n%s%s", strings.Join(args, " "), out, stderr)
+			}
+		}
+	})
 	for name, args := range map[string][]string{
 		"catalog plan":         {"catalog", "plan", catalog},
 		"catalog plan as JSON": {"catalog", "plan", catalog, "-o", "json"},

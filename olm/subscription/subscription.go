@@ -1,0 +1,47 @@
+// Package subscription reads Subscriptions of OLM v0 that anybody may have written. Whoever may edit one namespace can create any number
+// of them, as large as the API server takes, and with values that it admits and that no program in Go decodes: the pattern for quantities
+// in OLM's CustomResourceDefinition fits 1e1.5, which is none. Lists that are decoded as a whole fail because of one such object, for
+// everybody.
+package subscription
+
+import (
+	"context"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/internal/listing"
+)
+
+// Client returns a client for Each.
+func Client(config *rest.Config) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &v1alpha1.SchemeGroupVersion, "/apis", clientgoscheme.Codecs.WithoutConversion()
+	return rest.RESTClientFor(config)
+}
+
+// written is what is decoded of a Subscription: all but spec.config, whose fields are all that a user can write and that may be undecodable.
+// OLM alone writes the status.
+type written struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     *struct {
+		v1alpha1.SubscriptionSpec
+		Config struct{} `json:"config"`
+	} `json:"spec"`
+	Status v1alpha1.SubscriptionStatus `json:"status"`
+}
+
+// Each calls do for each Subscription of a namespace, or of all namespaces if it is "", until do returns an error. The Subscriptions lack
+// spec.config and managed fields: read the one that matters by its name. Its errors are those of package listing.
+func Each(ctx context.Context, client rest.Interface, namespace string, do func(v1alpha1.Subscription) error) error {
+	return listing.Each(ctx, client, listing.List{Resource: "subscriptions", Namespace: namespace}, func(w written) error {
+		s := v1alpha1.Subscription{ObjectMeta: w.Metadata, Status: w.Status}
+		s.ManagedFields = nil
+		if w.Spec != nil {
+			s.Spec = &w.Spec.SubscriptionSpec
+		}
+		return do(s)
+	})
+}
