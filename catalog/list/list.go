@@ -2,6 +2,8 @@
 package list
 
 import (
+	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -136,11 +138,12 @@ func Write(w io.Writer, c *fbc.Catalog, o Options) error {
 	if o.Format == "text" && o.Columns > 0 {
 		table = fit(table, o.Columns)
 	}
-	aligned := tabwriter.NewWriter(w, 0, 0, gap, ' ', 0)
+	buffered := bufio.NewWriter(w) // a tabwriter writes each cell by itself
+	aligned := tabwriter.NewWriter(buffered, 0, 0, gap, ' ', 0)
 	for _, line := range table {
 		fmt.Fprintln(aligned, strings.Join(line, "\t"))
 	}
-	return aligned.Flush()
+	return cmp.Or(aligned.Flush(), buffered.Flush())
 }
 
 // chosen returns the packages to list.

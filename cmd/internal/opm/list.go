@@ -1,6 +1,8 @@
 package opm
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -63,7 +65,8 @@ func newListCommand() *cobra.Command {
 }
 
 func writeTable(cmd *cobra.Command, table [][]string) error {
-	aligned := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+	buffered := bufio.NewWriter(cmd.OutOrStdout()) // a tabwriter writes each cell by itself
+	aligned := tabwriter.NewWriter(buffered, 0, 4, 2, ' ', 0)
 	for _, line := range table {
 		for i, cell := range line {
 			line[i] = escape.Visible(cell)
@@ -72,7 +75,7 @@ func writeTable(cmd *cobra.Command, table [][]string) error {
 			return err
 		}
 	}
-	return aligned.Flush()
+	return cmp.Or(aligned.Flush(), buffered.Flush())
 }
 
 // withCatalog calls do with the catalog that a reference names. It fails if the catalog cannot be
