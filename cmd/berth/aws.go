@@ -191,7 +191,7 @@ points in these file systems, and the volumes and snapshots that the EBS driver 
 
 It keeps resources without the tag, resources that also have another cluster's tag, and whatever contains these. It also keeps what has
 the tag, but was created otherwise: whoever may set tags can set them on resources of others. --trust-tags-of deletes it all the same.
-Volumes have nothing but tags to compare, so look at the list first.
+Which cluster volumes and snapshots were made for, only tags say, so look at the list first.
 
 Without --confirm, it lists what it would delete, and roughly what that costs a month.
 

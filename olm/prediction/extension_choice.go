@@ -269,10 +269,17 @@ func (sel *selection) update(installed upgrade.Version, to *candidate) *Update {
 	if to.Number() != nil {
 		u.Version = to.Number().String()
 	}
-	if entry := sel.successors(installed)[to.Name]; installed.Name != "" && entry != nil {
+	if installed.Name == "" {
+		return u
+	}
+	for _, entry := range sel.edges.From(installed) {
+		if entry.Name != to.Name {
+			continue
+		}
 		if u.Edge = entry.Follows(installed); u.Edge == upgrade.SkipRange {
 			u.Range = entry.SkipRange
 		}
+		break
 	}
 	return u
 }
@@ -365,11 +372,14 @@ func (sel *selection) warn(p *Prediction, chosen *candidate) {
 
 // warnAboutDeprecatedSuccessors lists the deprecated bundles to which OLM does not update although an edge leads there.
 func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
+	if p.Installed == "" || !slices.ContainsFunc(sel.wanted, func(c *candidate) bool { return c.deprecated }) {
+		return
+	}
 	installed := sel.installed()
 	successors := sel.successors(installed.Version)
 	for _, c := range sel.wanted {
 		entry := successors[c.Name]
-		if entry == nil || !c.deprecated || c.is(installed) || p.Installed == "" {
+		if entry == nil || !c.deprecated || c.is(installed) {
 			continue
 		}
 		leads := string(entry.Follows(installed.Version)) + " it"

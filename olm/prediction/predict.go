@@ -125,13 +125,17 @@ func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
 		return nil, ctx.Err()
 	}
 	var all []*Prediction
+	var unresolved others
+	if refusal != nil {
+		unresolved = st.unresolved()
+	}
 	for _, s := range st.Subscriptions {
 		f := st.subject(s)
 		if f.catalog == nil && st.offers(sourceOf(s)) && !st.unreachableSource(sourceOf(s)) {
 			continue // it only constrains the resolution of the others
 		}
 		if refusal != nil {
-			f.refused(refusal)
+			f.refused(refusal, unresolved)
 		} else if err := f.resolved(ctx, resolved); err != nil {
 			return nil, err
 		}
@@ -188,8 +192,37 @@ func (f *subject) installed() upgrade.Version {
 	return upgrade.Version{Name: f.csv.Name, Number: &f.csv.Spec.Version.Version}
 }
 
+// maxOthers is how many other Subscriptions of a namespace a prediction names. Whoever may write there can create very many, and each has a
+// prediction.
+const maxOthers = 10
+
+// others are Subscriptions of a namespace that OLM cannot resolve: the first ones, and how many there are.
+type others struct {
+	first []unresolved
+	n     int
+}
+
+type unresolved struct {
+	*v1alpha1.Subscription
+	why []Reason
+}
+
+// unresolved finds the Subscriptions that OLM cannot resolve by themselves.
+func (st *State) unresolved() (found others) {
+	for _, s := range st.Subscriptions {
+		why := st.subject(s).subscriptionProblems()
+		if len(why) == 0 {
+			continue
+		}
+		if found.n++; found.n <= maxOthers+1 { // one of them may be the one that the prediction is for
+			found.first = append(found.first, unresolved{s, why})
+		}
+	}
+	return found
+}
+
 // refused explains why OLM resolves nothing in the namespace.
-func (f *subject) refused(refusal error) {
+func (f *subject) refused(refusal error, others others) {
 	if errors.Is(refusal, errSlow) {
 		f.Reaction, f.Why = Refused, []Reason{{Code: ResolverSlow, What: fmt.Sprintf("on package %s, %v", f.Package, errSlow),
 			Do: "have fewer bundles that exclude each other, or simpler constraints"}}
@@ -197,14 +230,24 @@ func (f *subject) refused(refusal error) {
 	}
 	f.Reaction, f.Message = Refused, refusal.Error()
 	f.Why = f.namespaceProblems()
-	for _, other := range f.state.Subscriptions {
-		if other == f.subscription {
+	named, n := 0, others.n
+	if len(f.subscriptionProblems()) > 0 {
+		n-- // it is one of them
+	}
+	for _, other := range others.first {
+		if other.Subscription == f.subscription {
 			continue
 		}
-		for _, reason := range f.state.subject(other).subscriptionProblems() {
+		if named++; named > maxOthers {
+			break
+		}
+		for _, reason := range other.why {
 			reason.What = "OLM resolves all Subscriptions of the namespace together, and cannot resolve Subscription " + other.Name + ": " + reason.What
 			f.Why = append(f.Why, reason)
 		}
+	}
+	if n > maxOthers {
+		f.Why[len(f.Why)-1].What += fmt.Sprintf("; and %d more Subscriptions", n-maxOthers)
 	}
 	if len(f.Why) == 0 {
 		reason := f.dependencyReason(f.graph.Chain[0])

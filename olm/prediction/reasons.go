@@ -86,10 +86,17 @@ func (f *subject) namespaceProblems() []Reason {
 	if n := len(f.state.OperatorGroups); n != 1 {
 		found = append(found, Reason{OperatorGroups, fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM requires exactly one", f.state.Namespace, n), "keep one OperatorGroup in the namespace"})
 	}
+	twins := 0
 	for _, other := range f.state.Subscriptions {
-		if other != f.subscription && other.Spec.Package == f.Package {
+		if other == f.subscription || other.Spec.Package != f.Package {
+			continue
+		}
+		if twins++; twins <= maxOthers {
 			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s is for package %q, too", other.Name, f.Package), f.redundantSubscription(other)})
 		}
+	}
+	if twins > maxOthers {
+		found[len(found)-1].What += fmt.Sprintf("; and %d more Subscriptions", twins-maxOthers)
 	}
 	if orphan := f.orphan(); orphan != nil {
 		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither adopts it nor installs another one beside it", orphan.Name),

@@ -47,6 +47,9 @@ func (st *State) resolve(ctx context.Context) (*resolution, error) {
 		*resolution
 		err error
 	}
+	if !time.Now().Before(st.deadline) {
+		return nil, errSlow
+	}
 	done := make(chan outcome, 1)
 	go func() { // it takes no context, so it ends with the process
 		defer func() {

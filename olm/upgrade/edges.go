@@ -9,23 +9,29 @@ import (
 type Edges struct {
 	named  map[string][]place // the entries that replace or skip a name
 	ranged []place            // the entries with a skipRange, each with the same name and range once
+	names  int                // how many names entries have
 }
 
-// place is an entry and its place among those of all graphs.
+// place is an entry, its place among those of all graphs, and a number for its name.
 type place struct {
 	*Entry
-	at int
+	at, name int
 }
 
 // NewEdges returns the edges of graphs.
 func NewEdges(graphs ...*Graph) *Edges {
 	x := &Edges{named: map[string][]place{}}
 	type ranged struct{ name, skipRange string }
-	known := map[ranged]bool{}
+	known, numbers := map[ranged]bool{}, map[string]int{}
 	at := 0
 	for _, g := range graphs {
 		for _, e := range g.Entries {
-			p := place{e, at}
+			number, is := numbers[e.Name]
+			if !is {
+				number = len(numbers)
+				numbers[e.Name] = number
+			}
+			p := place{e, at, number}
 			at++
 			x.named[e.Replaces] = append(x.named[e.Replaces], p)
 			for _, name := range e.Skips {
@@ -37,6 +43,7 @@ func NewEdges(graphs ...*Graph) *Edges {
 			}
 		}
 	}
+	x.names = len(numbers)
 	return x
 }
 
@@ -55,12 +62,37 @@ func (x *Edges) From(installed Version) (all []*Entry) {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b place) int { return cmp.Compare(a.at, b.at) })
-	names := map[string]bool{}
+	all = make([]*Entry, 0, len(found))
+	seen := newNumbers(len(found), x.names)
 	for _, p := range found {
-		if !names[p.Name] {
-			names[p.Name] = true
+		if seen.add(p.name) {
 			all = append(all, p.Entry)
 		}
 	}
 	return all
+}
+
+// numbers is a set of numbers below a limit. A map of many takes most of the time of a prediction in a large channel, and a slice for few of
+// very many is as bad.
+type numbers struct {
+	few  map[int]bool
+	many []bool
+}
+
+func newNumbers(expected, limit int) *numbers {
+	if expected < limit/64 {
+		return &numbers{few: map[int]bool{}}
+	}
+	return &numbers{many: make([]bool, limit)}
+}
+
+// add reports whether the number is new.
+func (n *numbers) add(number int) bool {
+	was := n.few[number]
+	if n.many != nil {
+		was, n.many[number] = n.many[number], true
+	} else {
+		n.few[number] = true
+	}
+	return !was
 }

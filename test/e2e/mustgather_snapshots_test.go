@@ -15,7 +15,8 @@ import (
 )
 
 // ofSnapshots are the objects about the snapshots, attributes and capacity of a driver, DRIVER, in a namespace, NAMESPACE. One snapshot has
-// a content, and two wait for one: one names the driver's class, and the other a claim of the driver.
+// a content, and two wait for one: one names the driver's class, and the other a claim of the driver. The name of a class is its author's
+// text: in the last one it has lines, one of which is like that of a snapshot in the namespace OTHER.
 const ofSnapshots = `
 {apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: NAMESPACE}, provisioner: DRIVER}
 ---
@@ -37,6 +38,9 @@ const ofSnapshots = `
   spec: {volumeSnapshotClassName: NAMESPACE, source: {persistentVolumeClaimName: elsewhere}}}
 ---
 {apiVersion: snapshot.storage.k8s.io/v1, kind: VolumeSnapshot, metadata: {namespace: NAMESPACE, name: of-claim}, spec: {source: {persistentVolumeClaimName: claim}}}
+---
+{apiVersion: snapshot.storage.k8s.io/v1, kind: VolumeSnapshot, metadata: {namespace: NAMESPACE, name: forged},
+  spec: {volumeSnapshotClassName: "x\nOTHER bound NAMESPACE y\nz", source: {persistentVolumeClaimName: elsewhere}}}
 `
 
 // TestMustGatherTakesSnapshots: the snapshots of a driver, their contents and classes, its VolumeAttributesClasses and
@@ -46,7 +50,8 @@ func TestMustGatherTakesSnapshots(t *testing.T) {
 	const driver = "ebs.csi.aws.com"
 	own, other := c.Namespace(t), c.Namespace(t)
 	for namespace, of := range map[string]string{own: driver, other: "tug.csi.example.com"} {
-		for _, document := range strings.Split(strings.NewReplacer("NAMESPACE", namespace, "DRIVER", of).Replace(ofSnapshots), "---\n") {
+		elsewhere := map[string]string{own: other, other: own}[namespace]
+		for _, document := range strings.Split(strings.NewReplacer("NAMESPACE", namespace, "DRIVER", of, "OTHER", elsewhere).Replace(ofSnapshots), "---\n") {
 			object := &unstructured.Unstructured{}
 			require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
 			require.NoError(t, c.Client().Create(t.Context(), object))
