@@ -22,8 +22,8 @@ func Client(config *rest.Config) (rest.Interface, error) {
 	return rest.RESTClientFor(config)
 }
 
-// written is what is decoded of a Subscription: all but spec.config, whose fields are all that a user can write and that may be undecodable.
-// OLM alone writes the status.
+// written has the fields of a Subscription to decode: all but spec.config. Of the others, users write only texts, and OLM alone writes the
+// status.
 type written struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     *struct {
@@ -34,7 +34,7 @@ type written struct {
 }
 
 // Each calls do for each Subscription of a namespace, or of all namespaces if it is "", until do returns an error. The Subscriptions lack
-// spec.config and managed fields: read the one that matters by its name. Its errors are those of package listing.
+// spec.config and managed fields: read the one that matters by its name. Its errors say, as of any list, what was read and why it failed.
 func Each(ctx context.Context, client rest.Interface, namespace string, do func(v1alpha1.Subscription) error) error {
 	return listing.Each(ctx, client, listing.List{Resource: "subscriptions", Namespace: namespace}, func(w written) error {
 		s := v1alpha1.Subscription{ObjectMeta: w.Metadata, Status: w.Status}

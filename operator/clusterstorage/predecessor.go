@@ -155,6 +155,10 @@ func (s *handOverState) isGone(key client.ObjectKey, uid types.UID, created meta
 	return !s.since.IsZero() && created.After(s.since.Time)
 }
 
+// pauseFactor times the duration of an observation is how long a hand-over that waits is not observed again. That reads all Subscriptions of the
+// cluster, of which any user can create very many, and meanwhile nothing is done for any driver.
+const pauseFactor = 10
+
 // goOn takes the next step of a hand-over if it is due.
 func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOverState, found, started bool) error {
 	now := c.process.Clock.Now()
@@ -162,6 +166,7 @@ func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOver
 		return nil
 	}
 	next, err := c.handOver(ctx, d, found && !started)
+	ended := c.process.Clock.Now()
 	if err != nil {
 		return fmt.Errorf("handing driver %s over from OLM: %w", d.CSIName, err)
 	}
@@ -175,7 +180,7 @@ func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOver
 	case next.Stage == predecessor.Removing || next.Stage == predecessor.Removed:
 		known.due = now.Add(endInterval)
 	default:
-		known.due = now.Add(settleInterval)
+		known.due = ended.Add(max(settleInterval, pauseFactor*ended.Sub(now)))
 	}
 	return nil
 }

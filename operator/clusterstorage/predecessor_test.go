@@ -5,20 +5,38 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
 )
+
+// TestSlowObservation: a hand-over that waits is observed again after ten times as long as the last observation took.
+func TestSlowObservation(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{time.Second: settleInterval, time.Minute: 10 * time.Minute} {
+		now := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+		c := &controller{process: Process{Clock: now}}
+		c.handOver = func(context.Context, drivers.Driver, bool) (predecessor.Handover, error) {
+			now.Step(took)
+			return predecessor.Handover{Stage: predecessor.Refused}, nil
+		}
+		known := &handOverState{}
+		require.NoError(t, c.goOn(t.Context(), drivers.Driver{}, known, true, false))
+		assert.Equalf(t, want, known.due.Sub(now.Now()), "after %s", took)
+	}
+}
 
 // TestHeldConditions: storage stays available while a driver's operator waits for OLM's.
 func TestHeldConditions(t *testing.T) {
