@@ -189,7 +189,7 @@ func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
 		return migrate.Wait(Approve, "OLM v0 to make an InstallPlan for %s%s", p.Version.Name, why)
 	}
 	if names := plan.Spec.ClusterServiceVersionNames; !slices.Equal(names, []string{p.Version.Name}) {
-		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s would install %s, want exactly %s; approve it yourself if that is all right",
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s would install %s, want exactly %s: if another Subscription of the namespace asks for the rest, delete that and the InstallPlan, and OLM v0 makes another one; or approve it yourself if that is all right",
 			plan.Namespace, plan.Name, strings.Join(names, ", "), p.Version.Name)
 	}
 	switch {

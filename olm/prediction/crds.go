@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 const crdKind = "CustomResourceDefinition"
@@ -158,7 +159,9 @@ func (s *apiReader) faults(ctx context.Context, present, updated *apiextensionsv
 			name := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 			if faults := validation.ValidateCustomResource(nil, o.UnstructuredContent(), validator); len(faults) > 0 && !seen[name] {
 				seen[name] = true
-				invalid = append(invalid, fmt.Sprintf("%s %s (%s)", o.GetKind(), name, describe(faults)))
+				if len(invalid) < maxInvalid {
+					invalid = append(invalid, fmt.Sprintf("%s %s (%s)", o.GetKind(), name, describe(faults)))
+				}
 			}
 			return nil
 		})
@@ -173,7 +176,7 @@ func (s *apiReader) faults(ctx context.Context, present, updated *apiextensionsv
 	}
 	if len(invalid) > 0 {
 		found = append(found, Reason{InvalidObjects,
-			fmt.Sprintf("existing objects are invalid under CRD %s of %s, so the InstallPlan fails: %s", updated.Name, bundle, some(invalid)),
+			fmt.Sprintf("existing objects are invalid under CRD %s of %s, so the InstallPlan fails: %s", updated.Name, bundle, some(invalid, len(seen))),
 			"correct these objects first" + failed})
 	}
 	return found, nil
@@ -183,20 +186,22 @@ func (s *apiReader) faults(ctx context.Context, present, updated *apiextensionsv
 // reason of its own.
 func isUnconverted(err error) bool { return strings.Contains(err.Error(), "conversion webhook for ") }
 
-// describe returns the faults of an object on one line.
+// maxInvalid and maxFaults are how many invalid objects, and faults of one, a reason names. A fault quotes a value as long as its author likes.
+const maxInvalid, maxFaults = 3, 10
+
+// describe returns the first faults of an object on one line.
 func describe(faults field.ErrorList) string {
 	var texts []string
-	for _, fault := range faults {
-		texts = append(texts, fault.Error())
+	for _, fault := range faults[:min(len(faults), maxFaults)] {
+		texts = append(texts, escape.Short(fault.Error(), maxText))
 	}
 	return strings.Join(texts, "; ")
 }
 
-// some lists the first few names and counts the others.
-func some(names []string) string {
-	const most = 3
-	if len(names) <= most {
+// some lists the first names and counts the others of n.
+func some(names []string, n int) string {
+	if n == len(names) {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), n-len(names))
 }
