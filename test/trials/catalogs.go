@@ -7,6 +7,7 @@ var onCatalogs = []Attack{
 	{"move a tag in a mirror that another catalog has set, or the tag of the catalog itself", "a tag is moved by the catalog that has set it, which the mirror records before it does, or if the user names the tag", "catalog/mirror TestTagsStay"},
 	{"have a mirror ask registries at loopback, metadata and private addresses, by the names in a catalog or by redirects", "a catalog from a registry may name none, except for its own registry and hosts that the user names; the address is checked when it is connected to", "internal/oci TestStrangersRegistries"},
 	{"the same by IPv6 addresses that a router translates to such addresses, and by addresses of Azure's platform", "the address behind the translation counts", "internal/oci TestStrangersRegistries"},
+	{"answer without an end when an image is pushed, mirrored, looked for or deleted", "of a refusal, 16 KiB are read, and of any other answer 4 MiB", "internal/oci TestEndlessAnswers/Push/403"},
 	{"send headers of megabytes in answer to each of many requests", "a header has at most 256 KiB", "internal/oci TestLongHeader"},
 	{"send an image a few bytes at a time, so that a mirror never ends", "there is a time for each image, and others are copied meanwhile", "catalog/mirror TestOneBadImage"},
 	{"send the answer to any request so slowly that a command never ends", "an answer that comes at less than 1 KiB a second ends after 30 seconds", "internal/oci TestSlowBody"},

@@ -16,4 +16,9 @@ var onMemory = []Attack{
 		"objects are read one at a time, and only the fields that a prediction needs are kept, with texts of a Subscription cut at 1 KiB", "olm/prediction TestTenantsMakeLargeObjects"},
 	{"have them take the square of the number of namespaces, with a Subscription in each",
 		"a namespace is compared only with those that have an OperatorGroup, which no tenant can create", "olm/prediction TestTenantsNamespaces"},
+	{"have them take the square of the Subscriptions of one project, which hinder each other",
+		"a prediction names ten other Subscriptions, and counts the rest", "olm/prediction TestManySubscriptions/that_hinder_each_other"},
+	{"have them quote megabytes of custom resources that a new definition does not admit", "three objects are named, with ten faults of at most 1 KiB", "olm/prediction TestLongFaults"},
+	{"have the cluster storage operator do nothing but read Subscriptions, while OLM runs a driver's operator",
+		"after an observation, it waits ten times as long as that took", "operator/clusterstorage TestSlowObservation"},
 }

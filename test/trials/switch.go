@@ -42,6 +42,7 @@ var onSwitch = []Attack{
 	{"create such roles again and again", "as above", "migrate/move TestAttacks/create_roles_with_the_labels_of_OLM_v1_again_and_again"},
 	{"create a Subscription with the annotation of a way back during a move to OLM v1, so that both OLMs run the operator",
 		"the annotation counts only on a way back", "migrate/move TestForgedSubscription/while_the_version_ends"},
+	{"take the name of the operator's Subscription during a way back, for another package", "the move stops, and names that Subscription", "migrate/move TestSubscriptionInTheWay/a_way_back"},
 	{"the same during a rollback, so that it ends with a version that is about to go",
 		"the version from before the move has to end first", "migrate/move TestAttacks/subscribe_as_a_way_back_does_while_a_rollback_ends_the_version"},
 	{"have a move delete cluster roles or Secrets of others, with a journal by somebody who may write ConfigMaps in kube-system",
