@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 		"internal/findings", "internal/gates", "internal/oci", "internal/openshift", "internal/repository", "migrate", "olm", "operator", "sharedvolume"},
 	"operator": {"drivers", "internal/boundedyaml", "internal/connections", "internal/findings", "internal/listing"},
 	"bundle":   {"bundle/registryv1", "catalog/fbc", "drivers", "internal/boundedyaml", "internal/findings", "internal/gates", "internal/openshift"},
-	"migrate":  {"catalog/fbc", "drivers", "internal/boundedyaml", "internal/findings", "internal/listing", "olm"},
+	"migrate":  {"catalog/fbc", "drivers", "internal/boundedyaml", "internal/findings", "olm"},
 	"catalog": {"bundle/registryv1", "catalog/fbc", "internal/boundedyaml", "internal/connections", "internal/findings", "internal/gates",
 		"internal/oci", "internal/openshift", "olm"},
 	"olm":          {"catalog/fbc", "internal/findings", "internal/listing", "internal/openshift"},
