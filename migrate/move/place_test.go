@@ -19,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,10 +81,33 @@ type place struct {
 // newPlace has OLM v0 install the operator, whose API has an object.
 func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	t.Helper()
-	p := s.placeIn(t, s.Namespace(t), "boat-", boxcutter)
+	var p *place
+	t.Cleanup(func() { // after the namespace has been deleted
+		if p != nil {
+			p.remove()
+		}
+	})
+	p = s.placeIn(t, s.Namespace(t), "boat-", boxcutter)
 	p.Create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: p.namespace}})
 	p.install()
 	return p
+}
+
+// remove deletes what neither OLM deletes of the cluster-scoped objects. With hundreds of APIs, the API server, the garbage collector and each
+// deletion of a namespace become slow for all other places.
+func (p *place) remove() {
+	api := "moorings." + p.group()
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	objects := []client.Object{&apiextensionsv1.CustomResourceDefinition{ObjectMeta: named(api)}}
+	for _, role := range []string{api + "-v1-admin", api + "-v1-edit", api + "-v1-view", api + "-v1-crdview", p.pkg + "-view", "made-" + p.pkg} {
+		objects = append(objects, &rbacv1.ClusterRole{ObjectMeta: named(role)})
+	}
+	objects = append(objects, &rbacv1.ClusterRoleBinding{ObjectMeta: named("made-" + p.pkg)})
+	for _, o := range objects {
+		if err := client.IgnoreNotFound(p.Client().Delete(context.Background(), o)); err != nil {
+			p.t.Errorf("deleting %T %s: %v", o, o.GetName(), err)
+		}
+	}
 }
 
 // needing has OLM v0 install another operator in the namespace, which needs this one.
