@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/trials"
 )
 
-// limit is the time limit of a suite.
+// limit is the time limit of a suite, unless it has its own.
 const limit = 2 * time.Hour
 
 // suite is a set of tests of one package.
@@ -36,6 +36,7 @@ type suite struct {
 	bench   string   // which benchmarks instead, as in go test -bench
 	logs    bool     // prints what the tests log, and not only those that fail
 	given   string   // the variable that names what it needs besides the clone
+	limit   time.Duration
 	// kubernetes is the version of Kubernetes of its clusters, if it is not the pinned one.
 	kubernetes string
 	// optional matches the names of tests that may be skipped, because no program can get what they need on some machines.
@@ -74,7 +75,7 @@ var ordinary = []suite{
 	{name: "adopt", about: "each driver is handed over to the cluster storage operator from each operator of OLM, and what can go wrong", pkg: "./test/clusterstorage", run: "^TestAdoption(ByOLM|Killed|Refusals|Failures)?$", options: []string{"-all-adoptions"}},
 	{name: "adopt-drivers", about: "real EBS and Manila drivers are handed over from OLM to the cluster storage operator while pods write, as root", pkg: "./test/drivers/continuity", run: "^TestAdopt", options: []string{"-all-drivers"}, logs: true},
 	{name: "sweep-adopt", about: "every fault at every write with which the cluster storage operator, or berth adopt, hands a driver over", pkg: "./test/clusterstorage", run: "^TestAdoptionSweep$", options: []string{"-all-faults"}},
-	{name: "sweep-move", about: "every fault at every write of berth move, there and back, with the real OLM v0 and a stand-in for each applier of OLM v1", pkg: "./migrate/move", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
+	{name: "sweep-move", about: "every fault at every write of berth move, there and back, with the real OLM v0 and a stand-in for each applier of OLM v1", pkg: "./migrate/move", run: "^TestCrashSweep$", options: []string{"-all-faults"}, limit: 4 * time.Hour},
 	{name: "move", given: "BOXCUTTER", about: "operators of many shapes move from the real OLM v0 to the real OLM v1 and back, by Helm and by Boxcutter, or are refused with the reason, also if the tool is killed, as root; with OPERATORS=DIR, also public operators", pkg: "./test/olmv1", run: "^TestMoves$", options: []string{"-olm-v1"},
 		optional: regexp.MustCompile("^TestMoves/[^/]+/public$"), logs: true},
 	{name: "move-drivers", given: "BOXCUTTER", about: "the EFS, EBS and Manila operators move from OLM v0 to OLM v1 and back, by Helm and by Boxcutter, while pods write to volumes of the real drivers: the longest pauses, as root", pkg: "./test/drivers/continuity", run: "^TestMove", options: []string{"-all-drivers"}, logs: true},
@@ -166,7 +167,7 @@ func (s suite) prove(ctx context.Context, out io.Writer) error {
 // proveWithLog is prove that also writes all that the tests print to a log. It returns how many of them passed.
 func (s suite) proveWithLog(ctx context.Context, out, log io.Writer) (passed int, err error) {
 	began := time.Now()
-	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, limit)
+	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, cmp.Or(s.limit, limit))
 	tests := exec.CommandContext(ctx, "go", s.arguments()...)
 	tests.Cancel = func() error { return tests.Process.Signal(os.Interrupt) }
 	tests.Stderr = os.Stderr
@@ -189,7 +190,7 @@ func (s suite) proveWithLog(ctx context.Context, out, log io.Writer) (passed int
 
 // arguments returns the arguments of the go command that runs the suite's tests.
 func (s suite) arguments() []string {
-	args := []string{"test", "-json", "-count=1", "-timeout=" + limit.String(), "-run=" + s.run}
+	args := []string{"test", "-json", "-count=1", "-timeout=" + cmp.Or(s.limit, limit).String(), "-run=" + s.run}
 	if s.bench != "" {
 		args = append(args, "-bench="+s.bench, "-benchtime=1x")
 	}
