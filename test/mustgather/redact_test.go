@@ -45,6 +45,8 @@ var corpus = []struct{ kind, object, log string }{
 	{"a key in a block that never ends", "annotations:\n  note: |\n    -----BEGIN RSA PRIVATE KEY-----\n    «MIIEpAIBAAKC»\n\n    «ab+cdef/gh==»\n  other: stays\nname: remains", ""},
 	{"a key that never ends, in JSON", `  "note": "-----BEGIN PRIVATE KEY-----\n«MIIEvQIBADAN»",` + "\n" + `  "other": "stays"`, ""},
 	{"a key behind prefixes", "", "E1130 12:00 key.go:1] -----BEGIN RSA PRIVATE KEY-----\nE1130 12:00 key.go:1] «MIIEowIBAAKCAQEAMIIEowIBAAKCAQEAMIIEowIBAAKCAQEA»\nE1130 12:00 key.go:1] «abcdefgh==»\nE1130 12:01 key.go:1] -----END RSA PRIVATE KEY-----\nremains"},
+	{"a key of other characters", "", "-----BEGIN RSA PRIVATE KEY-----\n«s3cr3t-Marker.4242»\n  «abcd_efgh»\n-----END RSA PRIVATE KEY-----\nremains"},
+	{"a key that never ends, in a log of objects", "", "-----BEGIN PRIVATE KEY-----\n" + `{"level":"info","msg":"stays"}`},
 	{"an encrypted key", "", "-----BEGIN RSA PRIVATE KEY-----\n«Proc-Type: 4,ENCRYPTED»\n«DEK-Info: AES-256-CBC,0A0B0C0D»\n\n«MIIEpAIBAAKCAQEA»\n-----END RSA PRIVATE KEY-----\nremains"},
 	{"a GCP key file", `  "private_key": "-----BEGIN PRIVATE KEY-----\n«MIIEvQIBADAN»\n-----END PRIVATE KEY-----\n",` + "\n" + `  "client_email": "a@b"`, ""},
 	{"a GCP token", "", "got «ya29.a0AfH6SMBhunter» and «AIzaSyA1234567890abcdefghijklmnopqrstuv»"},
