@@ -9,7 +9,6 @@ import (
 type Edges struct {
 	named  map[string][]place // the entries that replace or skip a name
 	ranged []place            // the entries with a skipRange, each with the same name and range once
-	names  int                // how many names entries have
 }
 
 // place is an entry, its place among those of all graphs, and a number for its name.
@@ -43,7 +42,6 @@ func NewEdges(graphs ...*Graph) *Edges {
 			}
 		}
 	}
-	x.names = len(numbers)
 	return x
 }
 
@@ -61,38 +59,12 @@ func (x *Edges) From(installed Version) (all []*Entry) {
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b place) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(found, func(a, b place) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.at, b.at)) })
+	found = slices.CompactFunc(found, func(a, b place) bool { return a.name == b.name })
+	slices.SortFunc(found, func(a, b place) int { return cmp.Compare(a.at, b.at) })
 	all = make([]*Entry, 0, len(found))
-	seen := newNumbers(len(found), x.names)
 	for _, p := range found {
-		if seen.add(p.name) {
-			all = append(all, p.Entry)
-		}
+		all = append(all, p.Entry)
 	}
 	return all
-}
-
-// numbers is a set of numbers below a limit. A map of many takes most of the time of a prediction in a large channel, and a slice for few of
-// very many is as bad.
-type numbers struct {
-	few  map[int]bool
-	many []bool
-}
-
-func newNumbers(expected, limit int) *numbers {
-	if expected < limit/64 {
-		return &numbers{few: map[int]bool{}}
-	}
-	return &numbers{many: make([]bool, limit)}
-}
-
-// add reports whether the number is new.
-func (n *numbers) add(number int) bool {
-	was := n.few[number]
-	if n.many != nil {
-		was, n.many[number] = n.many[number], true
-	} else {
-		n.few[number] = true
-	}
-	return !was
 }
