@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
@@ -237,6 +241,14 @@ func nextVolume(o observed) decision {
 	if remaining := stuckTimeout - o.now.Sub(since); remaining > 0 {
 		return decision{action: wait, requeueAfter: remaining, slot: bindWithSlot, status: &waiting}
 	}
+	switch {
+	case claim.Spec.Selector == nil: // of the community operator
+	case claim.Spec.Resources.Requests == nil:
+		return decision{action: readLive} // The cache has only part of the claim.
+	case !asCreated(o.sharedVolume, claim):
+		return decision{action: wait, status: failed(reasonConflict,
+			"PersistentVolumeClaim %s cannot be bound, because it differs from the one that this SharedVolume creates; delete it, and it is created again", claim.Name)}
+	}
 	return decision{action: wait, status: pending(reasonNotBound,
 		"PersistentVolumeClaim %s and PersistentVolume %s are not bound to each other after %v; kube-controller-manager does that: is it running?", claim.Name, volume.Name, stuckTimeout)}
 }
@@ -327,6 +339,13 @@ func ownsClaim(sv *v1alpha1.SharedVolume, claim *corev1.PersistentVolumeClaim) b
 		return claim.Spec.Selector.MatchLabels[OwnerUIDLabel] == string(sv.UID)
 	}
 	return claim.Spec.VolumeName == communityVolumeName(sv) && hasCommunityLabels(sv, claim)
+}
+
+// asCreated reports whether a claim asks for what the controller asks for. Somebody in the namespace may have created it first.
+func asCreated(sv *v1alpha1.SharedVolume, claim *corev1.PersistentVolumeClaim) bool {
+	want := desiredClaim(sv).Spec
+	want.VolumeName = claim.Spec.VolumeName // by the binder
+	return equality.Semantic.DeepEqual(claim.Spec, want)
 }
 
 // hasCommunityLabels reports whether an object has the labels that the community operator put on a claim or volume of the
@@ -445,4 +464,106 @@ func lacks(have, want map[string]string) bool {
 		}
 	}
 	return false
+}
+
+// readiness is the status of a SharedVolume.
+type readiness struct {
+	phase  v1alpha1.Phase
+	reason string
+	// message is for the status, empty without a problem; detail is for the condition, which always has a message.
+	message, detail string
+	// summary is the message for a table, if that is not its beginning.
+	summary string
+}
+
+// waiting is the readiness of a SharedVolume whose claim will be bound in a moment. While a SharedVolume has the status that the
+// CRD sets by default, this costs no write.
+var waiting = readiness{
+	phase:  v1alpha1.Pending,
+	reason: reasonPending,
+	detail: "Waiting for the claim and its volume to be bound to each other",
+}
+
+func ready(volume string) *readiness {
+	return &readiness{phase: v1alpha1.Ready, reason: reasonBound, detail: shown("The claim is bound to PersistentVolume " + volume)}
+}
+
+func pending(reason, format string, args ...any) *readiness {
+	return newReadiness(v1alpha1.Pending, reason, format, args...)
+}
+
+func failed(reason, format string, args ...any) *readiness {
+	return newReadiness(v1alpha1.Failed, reason, format, args...)
+}
+
+func newReadiness(phase v1alpha1.Phase, reason, format string, args ...any) *readiness {
+	message := shown(fmt.Sprintf(format, args...))
+	return &readiness{phase: phase, reason: reason, message: message, detail: message}
+}
+
+// accessPoint is the known state of an access point in AWS.
+type accessPoint struct {
+	// known is false until somebody has looked. If nothing can be known, or the namespace may not know it, the reason is "".
+	known, present  bool
+	reason, message string
+}
+
+// notGranted is the readiness of a SharedVolume that lacks a grant. Its users cannot read grants, so the message says all that
+// an administrator needs.
+func notGranted(o observed) *readiness {
+	sv := o.sharedVolume
+	lead := fmt.Sprintf("Namespace %s may not use access point %s of file system %s: ", sv.Namespace, sv.Spec.AccessPointID, sv.Spec.FileSystemID)
+	switch {
+	case o.grant == nil:
+		return grantable(sv, lead+"there is no SharedVolumeGrant "+sv.Namespace)
+	case !lists(o.grant, sv.Spec):
+		return grantable(sv, lead+fmt.Sprintf("SharedVolumeGrant %s does not list it", o.grant.Name))
+	default:
+		return failed(reasonNotGranted, "%sSharedVolumeGrant %s lists it, but not for this namespace. %s", lead, o.grant.Name, effectOf(o.grant, o.namespace).message)
+	}
+}
+
+// grantable is the readiness of a SharedVolume that one command of an administrator grants.
+func grantable(sv *v1alpha1.SharedVolume, lacks string) *readiness {
+	command := escape.Command("berth grant %s %s %s", sv.Namespace, sv.Spec.FileSystemID, sv.Spec.AccessPointID)
+	r := failed(reasonNotGranted, "%s. A cluster administrator can grant it: %s", lacks, command)
+	for _, summary := range []string{"to grant it: " + command, command} {
+		if len(summary) <= maxSummary {
+			r.summary = summary // A table never cuts a command.
+			return r
+		}
+	}
+	r.summary = "the condition Ready has the command that grants it"
+	return r
+}
+
+// deleting is the readiness of a SharedVolume that waits for the deletion of an object. It is the same for claim and volume
+// unless one of them is stuck, so that a deletion costs one status write.
+func deleting(o observed, object client.Object, kind string) *readiness {
+	if len(o.users) > 0 {
+		return newReadiness(v1alpha1.Deleting, reasonClaimInUse,
+			"%s %s is being deleted%s", kind, object.GetName(), usedBy(o.users))
+	}
+	if since := object.GetDeletionTimestamp(); since != nil && o.now.Sub(since.Time) >= stuckTimeout {
+		return newReadiness(v1alpha1.Deleting, reasonDeleting,
+			"%s %s still exists %v after its deletion; it has the finalizers %v", kind, object.GetName(), stuckTimeout, object.GetFinalizers())
+	}
+	return &readiness{phase: v1alpha1.Deleting, reason: reasonDeleting, detail: "The claim and its volume are being deleted"}
+}
+
+// maxNamedUsers is how many pods a message names.
+const maxNamedUsers = 5
+
+// usedBy names the pods that use a claim, as the end of a message.
+func usedBy(users []string) string {
+	switch n := len(users); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return "; pod " + users[0] + " still uses it"
+	case n <= maxNamedUsers:
+		return "; pods " + strings.Join(users, ", ") + " still use it"
+	default:
+		return fmt.Sprintf("; pods %s and more still use it", strings.Join(users[:maxNamedUsers], ", "))
+	}
 }

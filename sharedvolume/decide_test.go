@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
@@ -102,6 +103,21 @@ func TestNext(t *testing.T) {
 		{"bound", settled, func(*observed) {}, "wait: Ready Bound", ""},
 		{"not bound for long", settled, func(o *observed) {
 			o.claim.Status.Phase = corev1.ClaimPending
+			o.now = now.Add(stuckTimeout)
+		}, "wait: Pending NotBound", "kube-controller-manager"},
+		{"not bound for long, from the cache", settled, func(o *observed) {
+			o.claim.Status.Phase = corev1.ClaimPending
+			o.now = now.Add(stuckTimeout)
+			trim(o.claim)
+		}, "read the claim and the volume from the API server", ""},
+		{"another claim", settled, func(o *observed) {
+			o.claim.Status.Phase = corev1.ClaimPending
+			o.claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+			o.now = now.Add(stuckTimeout)
+		}, "wait: Failed Conflict", "delete it"},
+		{"a claim of the community operator, not bound for long", community, func(o *observed) {
+			o.claim.Status.Phase = corev1.ClaimPending
+			o.claim.Spec.Resources.Requests = nil
 			o.now = now.Add(stuckTimeout)
 		}, "wait: Pending NotBound", "kube-controller-manager"},
 		{"no spec", settled, func(o *observed) { o.sharedVolume.Spec = v1alpha1.SharedVolumeSpec{} }, "wait: Failed InvalidSpec", `spec.fileSystemID is ""`},

@@ -4,17 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	polling "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +38,13 @@ type reconciler struct {
 
 // maxActions is how many actions a pass may perform. No SharedVolume needs more than each of the 14 actions twice.
 const maxActions = 28
+
+// retryBackoff is the backoff for actions that may become possible without an event.
+var retryBackoff = polling.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 5 * time.Minute}
+
+// expectationTimeout is how long a write is expected to appear in a cache. It never appears if the object was deleted before the watch
+// saw it.
+const expectationTimeout = 5 * time.Second
 
 // Reconcile performs one action after another until the decision is to wait.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -78,16 +84,144 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, fmt.Errorf("not settled after %d actions; the next is to %s", maxActions, next(o).action)
 }
 
-// result returns when to reconcile a SharedVolume again.
-func result(of *record, requeueAfter time.Duration, backoff bool) reconcile.Result {
-	if backoff {
-		return reconcile.Result{RequeueAfter: of.backoff.Step()}
+// observe reads the state from the caches, with the expected writes that they do not show yet. If a request about the
+// SharedVolume has failed, it reads claim and volumes from the API server. The SharedVolume is nil if it does not exist;
+// then nothing is remembered about it.
+func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (o observed, err error) {
+	o.now = time.Now()
+	o.record = r.records.of(key)
+	defer func() {
+		if err != nil {
+			o.record.uncertain = true
+		}
+	}()
+	if o.sharedVolume, err = get[v1alpha1.SharedVolume](ctx, r.cached, key); err != nil {
+		return o, err
 	}
-	of.backoff = retryBackoff
-	if len(of.writes) > 0 && (requeueAfter == 0 || requeueAfter > expectationTimeout) {
-		requeueAfter = expectationTimeout
+	if o.sharedVolume == nil {
+		r.records.forget(o.record)
+		if r.accessPoints != nil {
+			r.accessPoints.Release(key.String())
+		}
+		return o, nil
 	}
-	return reconcile.Result{RequeueAfter: requeueAfter}
+	policy, err := get[v1alpha1.SharedVolumePolicy](ctx, r.cached, policyKey)
+	if err != nil {
+		return o, err
+	}
+	if o.grant, err = get[v1alpha1.SharedVolumeGrant](ctx, r.cached, types.NamespacedName{Name: key.Namespace}); err != nil {
+		return o, err
+	}
+	o.open = isOpen(policy)
+	o.accessPoint = r.findAccessPoint(key, o)
+	from := r.cached
+	if o.record.uncertain {
+		from = r.live
+	}
+	if err := r.readObjects(ctx, from, &o); err != nil {
+		return o, err
+	}
+	if o.record.uncertain {
+		o.record.uncertain = false
+		o.record.expectRead(o)
+	}
+	expected := o.record.writes
+	o.sharedVolume = newest(expected, key.Name, o.sharedVolume)
+	o.claim = newest(expected, ClaimName(key.Name), o.claim)
+	o.volume = newest(expected, volumeName(o.sharedVolume), o.volume)
+	o.communityVolume = newest(expected, communityVolumeName(o.sharedVolume), o.communityVolume)
+	return o, nil
+}
+
+// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the
+// access point: others would learn which ones exist.
+func (r *reconciler) findAccessPoint(key types.NamespacedName, o observed) accessPoint {
+	spec := o.sharedVolume.Spec
+	if r.accessPoints == nil {
+		return accessPoint{}
+	}
+	if o.sharedVolume.DeletionTimestamp != nil || !lists(o.grant, spec) || !isEffective(o.grant) {
+		r.accessPoints.Release(key.String())
+		return accessPoint{known: true}
+	}
+	present, reason, message, known := r.accessPoints.Find(key.String(), spec.FileSystemID, spec.AccessPointID)
+	return accessPoint{known: known, present: present, reason: reason, message: message}
+}
+
+// readObjects reads the claim and the volumes of a SharedVolume.
+func (r *reconciler) readObjects(ctx context.Context, from client.Reader, o *observed) error {
+	var err error
+	if o.claim, err = get[corev1.PersistentVolumeClaim](ctx, from, claimKey(o.sharedVolume)); err != nil {
+		return err
+	}
+	if o.volume, err = get[corev1.PersistentVolume](ctx, from, types.NamespacedName{Name: volumeName(o.sharedVolume)}); err != nil {
+		return err
+	}
+	o.communityVolume, err = get[corev1.PersistentVolume](ctx, from, types.NamespacedName{Name: communityVolumeName(o.sharedVolume)})
+	return err
+}
+
+func claimKey(sv *v1alpha1.SharedVolume) types.NamespacedName {
+	return types.NamespacedName{Namespace: sv.Namespace, Name: ClaimName(sv.Name)}
+}
+
+// get reads an object; it returns nil if the object does not exist.
+func get[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, from client.Reader, key types.NamespacedName) (P, error) {
+	object := P(new(T))
+	err := from.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %T %s: %w", object, key, err)
+	}
+	return object, nil
+}
+
+// writeStatus writes the status of a decision, unless the SharedVolume has it already, and sends an event about a change that
+// people should notice.
+func (r *reconciler) writeStatus(ctx context.Context, o *observed, ready readiness) error {
+	status := statusOf(*o, ready)
+	if equality.Semantic.DeepEqual(status, o.sharedVolume.Status) {
+		return nil
+	}
+	was := o.sharedVolume.Status.Conditions
+	after := *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	notifications := []*notification{
+		notificationOf(meta.FindStatusCondition(was, v1alpha1.ConditionReady), after),
+		absenceOf(meta.FindStatusCondition(was, v1alpha1.ConditionFileSystemAvailable), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionFileSystemAvailable)),
+	}
+
+	body, err := statusBody(status)
+	if err != nil {
+		return err
+	}
+	patched := o.sharedVolume.DeepCopy()
+	if err := r.client.Status().Patch(ctx, patched, mergePatch{body: map[string]any{"status": body}}, client.FieldOwner(controllerName)); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	klog.FromContext(ctx).V(2).Info("Changed the status", "phase", status.Phase, "reason", after.Reason, "message", after.Message)
+	o.wrote(patched)
+	o.record.backoff = retryBackoff // More may change soon.
+	for _, n := range notifications {
+		if n != nil {
+			r.events.Eventf(o.sharedVolume, nil, n.eventType, n.reason, "Reconcile", "%s", n.note)
+		}
+	}
+	return nil
+}
+
+// statusBody returns a status for a merge patch. Fields that are not set are null there, to remove an earlier value.
+func statusBody(status v1alpha1.SharedVolumeStatus) (map[string]any, error) {
+	body := map[string]any{"claimRef": nil, "message": nil, "summary": nil, "observedGeneration": nil}
+	raw, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	return body, json.Unmarshal(raw, &body)
 }
 
 // perform performs the action of a decision, and adds the result to the observed state.
@@ -159,197 +293,100 @@ func (r *reconciler) readNamespace(ctx context.Context, o *observed) (err error)
 	return err
 }
 
-// patchFinalizers writes the changed list of finalizers, unless somebody else has changed the object since it was observed.
-// If the list was too long for the cache, it is read from the API server first.
-func (r *reconciler) patchFinalizers(ctx context.Context, o *observed, change func([]string) []string) error {
-	present := o.sharedVolume.Finalizers
-	if slices.Contains(present, omittedFinalizers) {
-		current, err := getListed(ctx, r.live, client.ObjectKeyFromObject(o.sharedVolume))
-		if err != nil {
-			return err
-		}
-		if current == nil {
-			return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("sharedvolumes").GroupResource(), o.sharedVolume.Name)
-		}
-		present = current.Finalizers
+// result returns when to reconcile a SharedVolume again.
+func result(of *record, requeueAfter time.Duration, backoff bool) reconcile.Result {
+	if backoff {
+		return reconcile.Result{RequeueAfter: of.backoff.Step()}
 	}
-	finalizers := change(slices.Clone(present))
-	return r.patch(ctx, o, o.sharedVolume, mergePatch{locked: true, body: map[string]any{
-		"metadata": map[string]any{"finalizers": finalizers}}})
+	of.backoff = retryBackoff
+	if len(of.writes) > 0 && (requeueAfter == 0 || requeueAfter > expectationTimeout) {
+		requeueAfter = expectationTimeout
+	}
+	return reconcile.Result{RequeueAfter: requeueAfter}
 }
 
-// getListed reads a SharedVolume from the API server; it returns nil if it does not exist. A list with a field selector for
-// the name is as cheap as a get, and needs no permission that the cache does not need.
-func getListed(ctx context.Context, live client.Reader, key types.NamespacedName) (*v1alpha1.SharedVolume, error) {
-	list := &v1alpha1.SharedVolumeList{}
-	err := live.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
-	if err != nil {
-		return nil, fmt.Errorf("reading SharedVolume %s: %w", key, err)
-	}
-	if len(list.Items) == 0 {
-		return nil, nil
-	}
-	return &list.Items[0], nil
+// writes are writes by kind and name of the object.
+type writes map[string]write
+
+type write struct {
+	object client.Object
+	at     time.Time
 }
 
-// createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it.
-// The next decision finds out who owns an existing one. For a new SharedVolume nobody has had a reason yet to take the
-// name. For others it reads first, because the caches do not have objects without our labels, and an attempt to create
-// is a write.
-func createOrGet[T any, P interface {
-	*T
+// newest returns the newer of the cached object and its last write, by name. Either may be nil. It drops the write from
+// expected if the cache has caught up with it.
+func newest[P interface {
+	comparable
 	client.Object
-}](ctx context.Context, r *reconciler, o *observed, object P) (P, error) {
-	key := client.ObjectKeyFromObject(object)
-	if !o.fresh {
-		if existing, err := get[T, P](ctx, r.live, key); err != nil || existing != nil {
-			return existing, err
-		}
+}](expected writes, name string, cached P) P {
+	var none P
+	key := writeKey(none, name)
+	last, ok := expected[key]
+	if !ok {
+		return cached
 	}
-	err := r.client.Create(ctx, object, client.FieldOwner(controllerName))
-	switch o.rejection = rejectionOf(object, err); {
-	case apierrors.IsAlreadyExists(err):
-		return get[T, P](ctx, r.live, key)
-	case o.rejection != nil:
-		return nil, nil // Only somebody else can change that, so it is not an error but a status.
-	case err != nil:
-		return nil, err
+	written := last.object.(P)
+	deleted := cached == none && written.GetDeletionTimestamp() != nil
+	if deleted || time.Since(last.at) > expectationTimeout || cached != none && caughtUp(cached, written) {
+		delete(expected, key)
+		return cached
 	}
-	klog.FromContext(ctx).V(2).Info("Created "+kindOf(object), "object", klog.KObj(object))
-	o.wrote(object)
-	return object, nil
+	return written
 }
 
-// rejectionOf returns the status for an error that retrying soon does not fix, or nil.
-func rejectionOf(object client.Object, err error) *readiness {
-	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return pending(reasonNamespaceDeleted, "%s %s is not created: the namespace is being deleted", kindOf(object), object.GetName())
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
-		return failed(reasonQuotaExceeded, "%s %s is not created: %v", kindOf(object), object.GetName(), err)
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		return failed(reasonRefused, "%s %s is not created: %v", kindOf(object), object.GetName(), err)
-	default:
-		return nil
+// caughtUp reports whether a cached object is at least as new as a write.
+func caughtUp(cached, written client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written.GetResourceVersion())
+	if err != nil {
+		return true // They are not comparable, so the cache is all there is.
 	}
+	// The last version of an object is the one that was deleted, or lost its last finalizer. The object in the cache at
+	// that version has no deletion timestamp yet.
+	return order > 0 || order == 0 && written.GetDeletionTimestamp() == nil
 }
 
-// kindOf returns the kind of an object that the controller writes.
-func kindOf(object client.Object) string {
-	switch object.(type) {
+// wrote adds an object as it is after a write to the observed state, and to the writes that the caches will show. A
+// deleted object has a deletion timestamp.
+func (o *observed) wrote(object client.Object) {
+	o.set(object)
+	o.record.expect(object)
+}
+
+// set makes an object the observed one of its kind and name.
+func (o *observed) set(object client.Object) {
+	switch object := object.(type) {
+	case *v1alpha1.SharedVolume:
+		o.sharedVolume = object
 	case *corev1.PersistentVolumeClaim:
-		return "PersistentVolumeClaim"
+		o.claim = object
 	case *corev1.PersistentVolume:
-		return "PersistentVolume"
-	default:
-		return "SharedVolume"
-	}
-}
-
-// patchLabels restores labels and annotations that somebody has removed.
-func (r *reconciler) patchLabels(ctx context.Context, o *observed, object client.Object) error {
-	labels, annotations := ownerMeta(o.sharedVolume)
-	metadata := map[string]any{"labels": labels}
-	if len(annotations) > 0 { // A null would remove all annotations.
-		metadata["annotations"] = annotations
-	}
-	return r.patch(ctx, o, object, mergePatch{body: map[string]any{"metadata": metadata}})
-}
-
-func (r *reconciler) patch(ctx context.Context, o *observed, object client.Object, patch mergePatch) error {
-	patched := object.DeepCopyObject().(client.Object)
-	if err := r.client.Patch(ctx, patched, patch, client.FieldOwner(controllerName)); err != nil {
-		return err
-	}
-	klog.FromContext(ctx).V(2).Info("Patched "+kindOf(object), "object", klog.KObj(object), "patch", patch)
-	o.wrote(patched)
-	return nil
-}
-
-// delete deletes an object if it is still the observed one.
-func (r *reconciler) delete(ctx context.Context, o *observed, object client.Object) error {
-	uid := object.GetUID()
-	err := r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	klog.FromContext(ctx).V(2).Info("Deleted "+kindOf(object), "object", klog.KObj(object))
-	deleted := object.DeepCopyObject().(client.Object)
-	deleted.SetDeletionTimestamp(&metav1.Time{Time: o.now})
-	o.wrote(deleted)
-	return nil
-}
-
-// writeStatus writes the status of a decision, unless the SharedVolume has it already, and sends an event about a change that
-// people should notice.
-func (r *reconciler) writeStatus(ctx context.Context, o *observed, ready readiness) error {
-	status := statusOf(*o, ready)
-	if equality.Semantic.DeepEqual(status, o.sharedVolume.Status) {
-		return nil
-	}
-	was := o.sharedVolume.Status.Conditions
-	after := *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	notifications := []*notification{
-		notificationOf(meta.FindStatusCondition(was, v1alpha1.ConditionReady), after),
-		absenceOf(meta.FindStatusCondition(was, v1alpha1.ConditionFileSystemAvailable), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionFileSystemAvailable)),
-	}
-
-	body, err := statusBody(status)
-	if err != nil {
-		return err
-	}
-	patched := o.sharedVolume.DeepCopy()
-	if err := r.client.Status().Patch(ctx, patched, mergePatch{body: map[string]any{"status": body}}, client.FieldOwner(controllerName)); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	klog.FromContext(ctx).V(2).Info("Changed the status", "phase", status.Phase, "reason", after.Reason, "message", after.Message)
-	o.wrote(patched)
-	o.record.backoff = retryBackoff // More may change soon.
-	for _, n := range notifications {
-		if n != nil {
-			r.events.Eventf(o.sharedVolume, nil, n.eventType, n.reason, "Reconcile", "%s", n.note)
+		if object.Name == communityVolumeName(o.sharedVolume) {
+			o.communityVolume = object
+		} else {
+			o.volume = object
 		}
 	}
-	return nil
 }
 
-// statusBody returns a status for a merge patch. Fields that are not set are null there, to remove an earlier value.
-func statusBody(status v1alpha1.SharedVolumeStatus) (map[string]any, error) {
-	body := map[string]any{"claimRef": nil, "message": nil, "summary": nil, "observedGeneration": nil}
-	raw, err := json.Marshal(status)
-	if err != nil {
-		return nil, err
+// expect expects the caches to show an object as the API server returned it. It trims the object.
+func (of *record) expect(object client.Object) {
+	trim(object)
+	if of.writes == nil {
+		of.writes = writes{}
 	}
-	return body, json.Unmarshal(raw, &body)
+	of.writes[writeKey(object, object.GetName())] = write{object, time.Now()}
 }
 
-// mergePatch is a JSON merge patch with preconditions: the object must have the same UID, and if locked, also the same
-// resource version.
-type mergePatch struct {
-	body   map[string]any
-	locked bool
-}
-
-// String returns the patch for the log. It is bounded, because others may have added any number of finalizers.
-func (p mergePatch) String() string {
-	body, err := json.Marshal(p.body)
-	if err != nil {
-		return err.Error()
+// expectRead expects the caches to show the objects that were read from the API server.
+func (of *record) expectRead(o observed) {
+	if o.claim != nil {
+		of.expect(o.claim)
 	}
-	return truncate(string(body), maxMessage)
+	for _, volume := range []*corev1.PersistentVolume{o.volume, o.communityVolume} {
+		if volume != nil {
+			of.expect(volume)
+		}
+	}
 }
 
-func (mergePatch) Type() types.PatchType { return types.MergePatchType }
-
-func (p mergePatch) Data(object client.Object) ([]byte, error) {
-	metadata := map[string]any{"uid": object.GetUID()}
-	if p.locked {
-		metadata["resourceVersion"] = object.GetResourceVersion()
-	}
-	body := maps.Clone(p.body)
-	if given, ok := body["metadata"].(map[string]any); ok {
-		maps.Copy(metadata, given)
-	}
-	body["metadata"] = metadata
-	return json.Marshal(body)
-}
+func writeKey(object client.Object, name string) string { return fmt.Sprintf("%T %s", object, name) }

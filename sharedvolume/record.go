@@ -2,33 +2,19 @@ package sharedvolume
 
 import (
 	"container/list"
-	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	polling "k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-const (
-	// expectationTimeout is how long a write is expected to appear in a cache. It never appears if the object was deleted
-	// before the watch saw it.
-	expectationTimeout = 5 * time.Second
-	// slotTimeout is how long a SharedVolume keeps its slot if its claim is not bound.
-	slotTimeout = 10 * time.Second
-)
-
-// retryBackoff is the backoff for actions that may become possible without an event.
-var retryBackoff = polling.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 5 * time.Minute}
+// slotTimeout is how long a SharedVolume keeps its slot if its claim is not bound.
+const slotTimeout = 10 * time.Second
 
 // slotUse is the purpose of the slot that a SharedVolume waits for.
 type slotUse string
@@ -82,14 +68,6 @@ type record struct {
 	position     *list.Element // its position among the waiting ones of the namespace, nil if it does not wait for a slot
 }
 
-// writes are writes by kind and name of the object.
-type writes map[string]write
-
-type write struct {
-	object client.Object
-	at     time.Time
-}
-
 // namespaceSlots are the slots of one namespace.
 type namespaceSlots struct {
 	limiter limiter
@@ -107,182 +85,6 @@ var current atomic.Pointer[records]
 func newRecords() *records {
 	return &records{limiter: limiter{limit: initialSlots}, now: time.Now,
 		all: map[types.NamespacedName]*record{}, namespaces: map[string]*namespaceSlots{}}
-}
-
-// observe reads the state from the caches, with the expected writes that they do not show yet. If a request about the
-// SharedVolume has failed, it reads claim and volumes from the API server. The SharedVolume is nil if it does not exist;
-// then nothing is remembered about it.
-func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (o observed, err error) {
-	o.now = time.Now()
-	o.record = r.records.of(key)
-	defer func() {
-		if err != nil {
-			o.record.uncertain = true
-		}
-	}()
-	if o.sharedVolume, err = get[v1alpha1.SharedVolume](ctx, r.cached, key); err != nil {
-		return o, err
-	}
-	if o.sharedVolume == nil {
-		r.records.forget(o.record)
-		if r.accessPoints != nil {
-			r.accessPoints.Release(key.String())
-		}
-		return o, nil
-	}
-	policy, err := get[v1alpha1.SharedVolumePolicy](ctx, r.cached, policyKey)
-	if err != nil {
-		return o, err
-	}
-	if o.grant, err = get[v1alpha1.SharedVolumeGrant](ctx, r.cached, types.NamespacedName{Name: key.Namespace}); err != nil {
-		return o, err
-	}
-	o.open = isOpen(policy)
-	o.accessPoint = r.findAccessPoint(key, o)
-	from := r.cached
-	if o.record.uncertain {
-		from = r.live
-	}
-	if err := r.readObjects(ctx, from, &o); err != nil {
-		return o, err
-	}
-	if o.record.uncertain {
-		o.record.uncertain = false
-		o.record.expectRead(o)
-	}
-	expected := o.record.writes
-	o.sharedVolume = newest(expected, key.Name, o.sharedVolume)
-	o.claim = newest(expected, ClaimName(key.Name), o.claim)
-	o.volume = newest(expected, volumeName(o.sharedVolume), o.volume)
-	o.communityVolume = newest(expected, communityVolumeName(o.sharedVolume), o.communityVolume)
-	r.records.begin(o)
-	return o, nil
-}
-
-// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the
-// access point: others would learn which ones exist.
-func (r *reconciler) findAccessPoint(key types.NamespacedName, o observed) accessPoint {
-	spec := o.sharedVolume.Spec
-	if r.accessPoints == nil {
-		return accessPoint{}
-	}
-	if o.sharedVolume.DeletionTimestamp != nil || !lists(o.grant, spec) || !isEffective(o.grant) {
-		r.accessPoints.Release(key.String())
-		return accessPoint{known: true}
-	}
-	present, reason, message, known := r.accessPoints.Find(key.String(), spec.FileSystemID, spec.AccessPointID)
-	return accessPoint{known: known, present: present, reason: reason, message: message}
-}
-
-// readObjects reads the claim and the volumes of a SharedVolume.
-func (r *reconciler) readObjects(ctx context.Context, from client.Reader, o *observed) error {
-	var err error
-	if o.claim, err = get[corev1.PersistentVolumeClaim](ctx, from, claimKey(o.sharedVolume)); err != nil {
-		return err
-	}
-	if o.volume, err = get[corev1.PersistentVolume](ctx, from, types.NamespacedName{Name: volumeName(o.sharedVolume)}); err != nil {
-		return err
-	}
-	o.communityVolume, err = get[corev1.PersistentVolume](ctx, from, types.NamespacedName{Name: communityVolumeName(o.sharedVolume)})
-	return err
-}
-
-func claimKey(sv *v1alpha1.SharedVolume) types.NamespacedName {
-	return types.NamespacedName{Namespace: sv.Namespace, Name: ClaimName(sv.Name)}
-}
-
-// get reads an object; it returns nil if the object does not exist.
-func get[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, from client.Reader, key types.NamespacedName) (P, error) {
-	object := P(new(T))
-	err := from.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %T %s: %w", object, key, err)
-	}
-	return object, nil
-}
-
-// newest returns the newer of the cached object and its last write, by name. Either may be nil. It drops the write from
-// expected if the cache has caught up with it.
-func newest[P interface {
-	comparable
-	client.Object
-}](expected writes, name string, cached P) P {
-	var none P
-	key := writeKey(none, name)
-	last, ok := expected[key]
-	if !ok {
-		return cached
-	}
-	written := last.object.(P)
-	deleted := cached == none && written.GetDeletionTimestamp() != nil
-	if deleted || time.Since(last.at) > expectationTimeout || cached != none && caughtUp(cached, written) {
-		delete(expected, key)
-		return cached
-	}
-	return written
-}
-
-// caughtUp reports whether a cached object is at least as new as a write.
-func caughtUp(cached, written client.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written.GetResourceVersion())
-	if err != nil {
-		return true // They are not comparable, so the cache is all there is.
-	}
-	// The last version of an object is the one that was deleted, or lost its last finalizer. The object in the cache at
-	// that version has no deletion timestamp yet.
-	return order > 0 || order == 0 && written.GetDeletionTimestamp() == nil
-}
-
-func writeKey(object client.Object, name string) string { return fmt.Sprintf("%T %s", object, name) }
-
-// wrote adds an object as it is after a write to the observed state, and to the writes that the caches will show. A
-// deleted object has a deletion timestamp.
-func (o *observed) wrote(object client.Object) {
-	o.set(object)
-	o.record.expect(object)
-}
-
-// set makes an object the observed one of its kind and name.
-func (o *observed) set(object client.Object) {
-	switch object := object.(type) {
-	case *v1alpha1.SharedVolume:
-		o.sharedVolume = object
-	case *corev1.PersistentVolumeClaim:
-		o.claim = object
-	case *corev1.PersistentVolume:
-		if object.Name == communityVolumeName(o.sharedVolume) {
-			o.communityVolume = object
-		} else {
-			o.volume = object
-		}
-	}
-}
-
-// expect expects the caches to show an object as the API server returned it. It trims the object.
-func (of *record) expect(object client.Object) {
-	trim(object)
-	if of.writes == nil {
-		of.writes = writes{}
-	}
-	of.writes[writeKey(object, object.GetName())] = write{object, time.Now()}
-}
-
-// expectRead expects the caches to show the objects that were read from the API server.
-func (of *record) expectRead(o observed) {
-	if o.claim != nil {
-		of.expect(o.claim)
-	}
-	for _, volume := range []*corev1.PersistentVolume{o.volume, o.communityVolume} {
-		if volume != nil {
-			of.expect(volume)
-		}
-	}
 }
 
 // of returns the record of a SharedVolume, a new one if there is none.
@@ -304,20 +106,14 @@ func (r *records) forget(of *record) {
 	delete(r.all, of.key)
 }
 
-// begin records an observed state at the beginning of a pass.
-func (r *records) begin(o observed) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.setUngranted(o.record, !lists(o.grant, o.sharedVolume.Spec) || isIneffective(o.grant))
-	o.record.beginWaiting(o.sharedVolume)
-}
-
 // follow records a decision. It sets whether the SharedVolume holds a slot if the decision is to ask for one, and releases
 // its slot if the decision is to wait without one. It returns when to requeue the SharedVolume if the decision is to wait,
 // and how long it has waited until it became Ready, or nil.
 func (r *records) follow(o *observed, d decision) (requeueAfter time.Duration, waited *time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.setUngranted(o.record, !lists(o.grant, o.sharedVolume.Spec) || isIneffective(o.grant))
+	o.record.beginWaiting(o.sharedVolume)
 	requeueAfter = d.requeueAfter
 	switch {
 	case d.action == acquireSlot:

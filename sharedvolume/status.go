@@ -2,14 +2,12 @@ package sharedvolume
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
@@ -40,41 +38,6 @@ const maxMessage = 512
 // maxSummary is the maximum number of characters of a summary, which is a column of a table.
 const maxSummary = 120
 
-// readiness is the status of a SharedVolume.
-type readiness struct {
-	phase  v1alpha1.Phase
-	reason string
-	// message is for the status, empty without a problem; detail is for the condition, which always has a message.
-	message, detail string
-	// summary is the message for a table, if that is not its beginning.
-	summary string
-}
-
-// waiting is the readiness of a SharedVolume whose claim will be bound in a moment. While a SharedVolume has the status that the
-// CRD sets by default, this costs no write.
-var waiting = readiness{
-	phase:  v1alpha1.Pending,
-	reason: reasonPending,
-	detail: "Waiting for the claim and its volume to be bound to each other",
-}
-
-func ready(volume string) *readiness {
-	return &readiness{phase: v1alpha1.Ready, reason: reasonBound, detail: shown("The claim is bound to PersistentVolume " + volume)}
-}
-
-func pending(reason, format string, args ...any) *readiness {
-	return newReadiness(v1alpha1.Pending, reason, format, args...)
-}
-
-func failed(reason, format string, args ...any) *readiness {
-	return newReadiness(v1alpha1.Failed, reason, format, args...)
-}
-
-func newReadiness(phase v1alpha1.Phase, reason, format string, args ...any) *readiness {
-	message := shown(fmt.Sprintf(format, args...))
-	return &readiness{phase: phase, reason: reason, message: message, detail: message}
-}
-
 // shown returns a message as it is written into an object: whoever reads it there sees all its characters.
 func shown(message string) string { return shortened(escape.Line(message), maxMessage) }
 
@@ -102,13 +65,6 @@ func setColumns(status *v1alpha1.SharedVolumeStatus, r readiness, claim string) 
 	status.Summary = shortened(status.Summary, maxSummary)
 }
 
-// accessPoint is the known state of an access point in AWS.
-type accessPoint struct {
-	// known is false until somebody has looked. If nothing can be known, or the namespace may not know it, the reason is "".
-	known, present  bool
-	reason, message string
-}
-
 // setAvailable sets the condition about the access point in AWS, or removes it where nothing can be known. Until somebody has looked,
 // the condition stays as it is.
 func setAvailable(conditions *[]metav1.Condition, found accessPoint, phase v1alpha1.Phase, generation int64, now time.Time) {
@@ -124,66 +80,6 @@ func setAvailable(conditions *[]metav1.Condition, found accessPoint, phase v1alp
 			condition.Status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(conditions, condition)
-	}
-}
-
-// notGranted is the readiness of a SharedVolume that lacks a grant. Its users cannot read grants, so the message says all that
-// an administrator needs.
-func notGranted(o observed) *readiness {
-	sv := o.sharedVolume
-	lead := fmt.Sprintf("Namespace %s may not use access point %s of file system %s: ", sv.Namespace, sv.Spec.AccessPointID, sv.Spec.FileSystemID)
-	switch {
-	case o.grant == nil:
-		return grantable(sv, lead+"there is no SharedVolumeGrant "+sv.Namespace)
-	case !lists(o.grant, sv.Spec):
-		return grantable(sv, lead+fmt.Sprintf("SharedVolumeGrant %s does not list it", o.grant.Name))
-	default:
-		return failed(reasonNotGranted, "%sSharedVolumeGrant %s lists it, but not for this namespace. %s", lead, o.grant.Name, effectOf(o.grant, o.namespace).message)
-	}
-}
-
-// grantable is the readiness of a SharedVolume that one command of an administrator grants.
-func grantable(sv *v1alpha1.SharedVolume, lacks string) *readiness {
-	command := escape.Command("berth grant %s %s %s", sv.Namespace, sv.Spec.FileSystemID, sv.Spec.AccessPointID)
-	r := failed(reasonNotGranted, "%s. A cluster administrator can grant it: %s", lacks, command)
-	for _, summary := range []string{"to grant it: " + command, command} {
-		if len(summary) <= maxSummary {
-			r.summary = summary // A table never cuts a command.
-			return r
-		}
-	}
-	r.summary = "the condition Ready has the command that grants it"
-	return r
-}
-
-// deleting is the readiness of a SharedVolume that waits for the deletion of an object. It is the same for claim and volume
-// unless one of them is stuck, so that a deletion costs one status write.
-func deleting(o observed, object client.Object, kind string) *readiness {
-	if len(o.users) > 0 {
-		return newReadiness(v1alpha1.Deleting, reasonClaimInUse,
-			"%s %s is being deleted%s", kind, object.GetName(), usedBy(o.users))
-	}
-	if since := object.GetDeletionTimestamp(); since != nil && o.now.Sub(since.Time) >= stuckTimeout {
-		return newReadiness(v1alpha1.Deleting, reasonDeleting,
-			"%s %s still exists %v after its deletion; it has the finalizers %v", kind, object.GetName(), stuckTimeout, object.GetFinalizers())
-	}
-	return &readiness{phase: v1alpha1.Deleting, reason: reasonDeleting, detail: "The claim and its volume are being deleted"}
-}
-
-// maxNamedUsers is how many pods a message names.
-const maxNamedUsers = 5
-
-// usedBy names the pods that use a claim, as the end of a message.
-func usedBy(users []string) string {
-	switch n := len(users); {
-	case n == 0:
-		return ""
-	case n == 1:
-		return "; pod " + users[0] + " still uses it"
-	case n <= maxNamedUsers:
-		return "; pods " + strings.Join(users, ", ") + " still use it"
-	default:
-		return fmt.Sprintf("; pods %s and more still use it", strings.Join(users[:maxNamedUsers], ", "))
 	}
 }
 
