@@ -32,12 +32,14 @@ func offers(value string, v openshift.Version) (bool, error) {
 // so are deprecations of dropped channels and bundles.
 func restricted(config *declcfg.DeclarativeConfig, keep func(name string) bool) *declcfg.DeclarativeConfig {
 	of := &declcfg.DeclarativeConfig{Packages: slices.Clone(config.Packages), Others: config.Others}
+	left, gone := map[string]bool{}, map[string]bool{} // the bundles and channels that are dropped
 	for _, c := range config.Channels {
 		if c.Entries = keptEntries(c.Entries, keep); len(c.Entries) > 0 {
 			of.Channels = append(of.Channels, c)
+		} else {
+			gone[c.Name] = true
 		}
 	}
-	left := map[string]bool{}
 	for _, b := range config.Bundles {
 		if keep(b.Name) {
 			of.Bundles = append(of.Bundles, b)
@@ -47,11 +49,7 @@ func restricted(config *declcfg.DeclarativeConfig, keep func(name string) bool) 
 	}
 	for _, d := range config.Deprecations {
 		d.Entries = slices.DeleteFunc(slices.Clone(d.Entries), func(e declcfg.DeprecationEntry) bool {
-			gone := func(channels []declcfg.Channel) bool {
-				return !slices.ContainsFunc(channels, func(c declcfg.Channel) bool { return c.Name == e.Reference.Name })
-			}
-			return e.Reference.Schema == declcfg.SchemaBundle && left[e.Reference.Name] ||
-				e.Reference.Schema == declcfg.SchemaChannel && gone(of.Channels) && !gone(config.Channels)
+			return e.Reference.Schema == declcfg.SchemaBundle && left[e.Reference.Name] || e.Reference.Schema == declcfg.SchemaChannel && gone[e.Reference.Name]
 		})
 		if len(d.Entries) > 0 {
 			of.Deprecations = append(of.Deprecations, d)

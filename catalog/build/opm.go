@@ -369,11 +369,15 @@ func strandNobody(config *declcfg.DeclarativeConfig) {
 		c := &config.Channels[i]
 		p := read.Find(c.Package)
 		graph := upgrade.Of(p, p.FindChannel(c.Name))
+		var left []string
 		for _, e := range graph.Stranded() {
-			head := &c.Entries[graph.Heads[0].Index]
-			if e.Name != head.Replaces && !slices.Contains(head.Skips, e.Name) {
-				head.Skips = append(slices.Clone(head.Skips), e.Name)
+			if graph.Heads[0].Follows(upgrade.Version{Name: e.Name}) == "" {
+				left = append(left, e.Name)
 			}
+		}
+		if len(left) > 0 {
+			head := &c.Entries[graph.Heads[0].Index]
+			head.Skips = slices.Concat(head.Skips, left)
 		}
 	}
 }

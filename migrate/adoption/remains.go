@@ -144,18 +144,18 @@ func (r Request) survey(ctx context.Context, cluster migrate.Cluster, all bool) 
 
 func (m *remains) readBindings(ctx context.Context, c client.Client) error {
 	ofCluster, ofNamespaces := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
-	for _, list := range []client.ObjectList{ofCluster, ofNamespaces} {
-		if err := c.List(ctx, list); err != nil {
-			return fmt.Errorf("listing bindings: %w", err)
+	if err := eachPage(ctx, c, ofCluster, func() {
+		for _, b := range ofCluster.Items {
+			m.bindings = append(m.bindings, binding{"ClusterRoleBinding", "", b.Name, b.Subjects, b.RoleRef})
 		}
+	}); err != nil {
+		return err
 	}
-	for _, b := range ofCluster.Items {
-		m.bindings = append(m.bindings, binding{"ClusterRoleBinding", "", b.Name, b.Subjects, b.RoleRef})
-	}
-	for _, b := range ofNamespaces.Items {
-		m.bindings = append(m.bindings, binding{"RoleBinding", b.Namespace, b.Name, b.Subjects, b.RoleRef})
-	}
-	return nil
+	return eachPage(ctx, c, ofNamespaces, func() {
+		for _, b := range ofNamespaces.Items {
+			m.bindings = append(m.bindings, binding{"RoleBinding", b.Namespace, b.Name, b.Subjects, b.RoleRef})
+		}
+	})
 }
 
 func (m *remains) readInstalled(ctx context.Context, c client.Client) error {
@@ -426,7 +426,7 @@ func eachPage(ctx context.Context, c client.Client, list client.ObjectList, read
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("listing what refers to Secrets: %w", err)
+			return fmt.Errorf("reading a page of %T: %w", list, err)
 		}
 		read()
 		if token = list.GetContinue(); token == "" {

@@ -43,6 +43,8 @@ type Entry struct {
 	Index int
 
 	skipped semver.Range
+	// skips are the names of Skips, sorted: with many, each version is looked up in them.
+	skips []string
 }
 
 // Version returns the version that the entry is about.
@@ -53,12 +55,17 @@ func (e *Entry) Follows(installed Version) Edge {
 	switch {
 	case e.Replaces == installed.Name:
 		return Replaces
-	case slices.Contains(e.Skips, installed.Name):
+	case e.hasSkipped(installed.Name):
 		return Skips
 	case installed.Number != nil && e.HasInRange(*installed.Number):
 		return SkipRange
 	}
 	return ""
+}
+
+func (e *Entry) hasSkipped(name string) bool {
+	_, has := slices.BinarySearch(e.skips, name)
+	return has
 }
 
 // HasInRange reports whether the skipRange of the entry contains a version.
@@ -111,7 +118,7 @@ func Of(p *fbc.Package, c *fbc.Channel) *Graph {
 	g := &Graph{byName: map[string]*Entry{}}
 	ranges, size := map[string]semver.Range{}, 0 // of all skipRanges
 	for i, declared := range c.Entries {
-		e := &Entry{ChannelEntry: declared, Index: i}
+		e := &Entry{ChannelEntry: declared, Index: i, skips: slices.Sorted(slices.Values(declared.Skips))}
 		if b := p.FindBundle(e.Name); b != nil {
 			e.Number = b.Number()
 		}
