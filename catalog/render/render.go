@@ -144,6 +144,9 @@ func (r *renderer) open(ctx context.Context, text string) (err error) {
 // rendered are the rules that opm does not have when it renders documents that it can decode.
 var rendered = []string{fbc.Duplicate.ID, fbc.Object.ID, fbc.Schema.ID, document.Field.ID}
 
+// maxRefused limits the errors in memory about documents that opm does not render: a document takes two bytes, its error hundreds.
+const maxRefused = 10_000
+
 // read renders the documents of a catalog's folder and adds them to the parts. Faults with which opm nevertheless renders the catalog
 // are findings.
 func (r *renderer) read(ctx context.Context, dir string) error {
@@ -165,10 +168,13 @@ func (r *renderer) read(ctx context.Context, dir string) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if err != nil {
+		switch {
+		case err == nil:
+			if p.span = d.Span; p.pkg != "" || p.kind == kindOther { // opm leaves others out
+				parts = append(parts, p)
+			}
+		case len(refused) < maxRefused:
 			refused = append(refused, fmt.Errorf("%s:%d: %w", d.File, d.Line, err))
-		} else if p.span = d.Span; p.pkg != "" || p.kind == kindOther { // opm leaves others out
-			parts = append(parts, p)
 		}
 		return nil
 	})
