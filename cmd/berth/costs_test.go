@@ -65,7 +65,7 @@ var costs = map[string]struct {
 	"catalog image":            {"IN --layout OUT", catalogInputs},
 	"catalog plan":             {"IN tide", append(except("rules", catalogInputs), input{"pigeons", pigeons, 13})}, // OLM's resolver reads all rules, for at most 30 s
 	"catalog mirror":           {"IN oci:OUT", append(slices.Clone(catalogInputs), input{"index", manyInIndex, 400_000})},
-	"catalog serve":            {"IN --address 127.0.0.1:0", withImages(catalogInputs)[len(catalogInputs):]}, // it takes folders, and must refuse these at once
+	"catalog serve":            {"IN --address 127.0.0.1:0", withImages(catalogInputs)}, // until it is ready; it takes no images, and must refuse them at once
 }
 
 // withFlags are other arguments of commands for the same inputs, except for those in withoutFlags, which fail before flags count.
@@ -204,7 +204,8 @@ func cost(t *testing.T, program string, args []string, limit budget) (seconds, m
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &readiness{out: &out, stop: func() error { return cmd.Process.Signal(os.Interrupt) }}
+	cmd.Stderr = cmd.Stdout
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -224,6 +225,20 @@ func cost(t *testing.T, program string, args []string, limit budget) (seconds, m
 		t.Errorf("%s: the command line is wrong, so the command does nothing: %.500s", cmd, out.Bytes())
 	}
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), mebibytes
+}
+
+// readiness is the output of a command that is stopped once it serves.
+type readiness struct {
+	out  *bytes.Buffer
+	stop func() error
+}
+
+func (s *readiness) Write(text []byte) (int, error) {
+	n, err := s.out.Write(text)
+	if bytes.HasPrefix(text, []byte("serving ")) {
+		err = errors.Join(err, s.stop())
+	}
+	return n, err
 }
 
 // peak returns the largest memory of a process so far, in MiB, or 0 if it has ended.

@@ -1,15 +1,21 @@
 package matrix
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -225,6 +231,7 @@ func testEFS(t *testing.T, version efsVersion) {
 	t.Run("first_consumer", bed.testFirstConsumer)
 	t.Run("without_metadata", bed.testWithoutMetadata)
 	t.Run("metrics", bed.CheckMetrics)
+	t.Run("changed_secret", bed.testChangedSecret)
 	t.Run("restarts", bed.CheckNoRestarts)
 	t.Run("permissions", func(t *testing.T) {
 		accounts.Check(t, bed.Cluster, driver.Driver, bed.DriverNamespace(), version.unexercised)
@@ -294,6 +301,91 @@ func (b efsBed) testWithoutMetadata(t *testing.T) {
 	before := b.registered(t)
 	b.KillDriver(t)
 	assert.Empty(t, cmp.Diff(before, b.registered(t)), "without metadata, the driver registers differently (-before +after)")
+}
+
+// testChangedSecret puts a program into the Secret with the credentials of the privileged pods, while they run and then before they start. The
+// file that the AWS SDK reads in them names no program, although the kubelet has updated the Secret's own file there.
+func (b efsBed) testChangedSecret(t *testing.T) {
+	started := filepath.Join(t.TempDir(), "started")
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Driver.CSIName}}
+	manage := func(state operatorv1.ManagementState) {
+		t.Helper()
+		require.NoError(t, b.Client().Patch(t.Context(), custom, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"managementState":%q}}`, state))))
+	}
+	b.AwaitReady(t)
+	// Otherwise the operator replaces the pods as soon as the Secret changes.
+	manage(operatorv1.Unmanaged)
+	cluster.Eventually(t, testbed.Limit, "the operator to leave the driver alone", func(ctx context.Context) error {
+		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(custom.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Reason == "Unmanaged" }) {
+			return fmt.Errorf("its conditions are %+v", custom.Status.Conditions)
+		}
+		return nil
+	})
+	secret := &corev1.Secret{}
+	require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Namespace: b.DriverNamespace(), Name: driver.Driver.Secrets[1]}, secret))
+	before, pods := secret.Data["credentials"], b.DriverPods(t)
+	write := func(credentials []byte) {
+		t.Helper()
+		require.NoError(t, b.Client().Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"credentials":%q}}`, base64.StdEncoding.EncodeToString(credentials)))))
+	}
+	evil := []byte("[default]\ncredential_process = touch " + started + "\n")
+	write(evil)
+	b.mustStartNothing(t, pods, evil, started)
+	manage(operatorv1.Managed)
+	b.AwaitReplaced(t, nodePods(pods))
+	b.mustStartNothing(t, b.DriverPods(t), evil, started)
+
+	pods = b.DriverPods(t)
+	write(before)
+	b.AwaitReplaced(t, nodePods(pods))
+	claim := b.Claim(t, testbed.Claim{Namespace: b.Namespace(t), Name: "after", Class: efsClass})
+	user := b.Run(t, testbed.Pod{Name: "after", Node: testbed.Nodes[0], Claim: claim})
+	b.Delete(t, user.Pod, claim)
+}
+
+// nodePods returns the pods of the DaemonSet.
+func nodePods(all []corev1.Pod) []corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(all), func(pod corev1.Pod) bool { return !strings.HasPrefix(pod.Name, "efs-csi-node-") })
+}
+
+// mustStartNothing waits until the Secret's file in each node pod has some credentials, and has the AWS SDK read the files of the pod.
+func (b efsBed) mustStartNothing(t *testing.T, pods []corev1.Pod, credentials []byte, started string) {
+	t.Helper()
+	pods = nodePods(pods)
+	require.Lenf(t, pods, len(testbed.Nodes), "there are %d node pods, want one on each node", len(pods))
+	for _, pod := range pods {
+		process, err := b.ContainerProcess(&pod, "csi-driver")
+		require.NoError(t, err)
+		cluster.Eventually(t, testbed.Limit, "the kubelet to update the Secret in pod "+pod.Name, func(context.Context) error {
+			found, err := os.ReadFile(filepath.Join(process, "root/var/run/aws-secret/credentials"))
+			if err == nil && !bytes.Equal(found, credentials) {
+				err = fmt.Errorf("it is %q", found)
+			}
+			return err
+		})
+		readCredentials(t, filepath.Join(process, "root/var/run/aws/credentials"))
+		if _, err := os.Stat(started); err == nil {
+			t.Errorf("in pod %s, the SDK starts the program of the Secret", pod.Name)
+		}
+		readCredentials(t, filepath.Join(process, "root/var/run/aws-secret/credentials"))
+		require.NoError(t, os.Remove(started), "the SDK does not start the program of the Secret itself: the test proves nothing")
+	}
+}
+
+// readCredentials has the AWS SDK read credentials from a file of a driver's pod, as the driver does.
+func readCredentials(t *testing.T, file string) {
+	t.Helper()
+	_, err := os.Stat(file)
+	require.NoError(t, err)
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	loaded, err := config.LoadDefaultConfig(t.Context(), config.WithRegion(efsRegion))
+	require.NoError(t, err)
+	_, _ = loaded.Credentials.Retrieve(t.Context()) // there may be none: only what it starts counts
 }
 
 // registered returns the driver's registration on each node.
