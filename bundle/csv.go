@@ -22,7 +22,7 @@ const (
 	createdAtAnnotation = "createdAt"
 )
 
-// clusterServiceVersion returns the ClusterServiceVersion by which OLM installs the driver's operator and consoles show it.
+// clusterServiceVersion returns the ClusterServiceVersion from which OLM installs the driver's operator, and which consoles show.
 func clusterServiceVersion(d drivers.Driver, opts Options, crds []*apiextensionsv1.CustomResourceDefinition) (*v1alpha1.ClusterServiceVersion, error) {
 	rules, err := d.OperatorPolicyRules(permissions.Removable)
 	if err != nil {
@@ -81,7 +81,8 @@ func replaces(d drivers.Driver, opts Options) string {
 	return d.Package.Replaces
 }
 
-// skipRange returns the versions that a bundle updates directly, or "" if it only updates the one that it replaces.
+// skipRange returns the range of versions from which OLM updates to a bundle directly, or "" if OLM updates only from the version that the
+// bundle replaces.
 func skipRange(d drivers.Driver, opts Options) string {
 	if from := d.Package.UpdatesFrom; opts.SkipRange == "" && from != "" && opts.Version.GT(semver.MustParse(from)) {
 		return fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
@@ -97,8 +98,8 @@ func maturity(opts Options) string {
 	return "stable"
 }
 
-// allNamespaces is the only install mode of a CSI driver's operator: a cluster has one driver, and this mode allows only one
-// installation of the package.
+// allNamespaces returns the install modes of a CSI driver's operator. It supports only AllNamespaces: a cluster can have a driver only
+// once, and this mode allows only one installation of the package.
 func allNamespaces() []v1alpha1.InstallMode {
 	return []v1alpha1.InstallMode{
 		{Type: v1alpha1.InstallModeTypeOwnNamespace, Supported: false},
@@ -135,7 +136,7 @@ func foreignAPIs(examples []*unstructured.Unstructured, owned []v1alpha1.CRDDesc
 	return foreign
 }
 
-// consoleAnnotations are the annotations that OperatorHub shows, filters by and takes example objects from.
+// consoleAnnotations returns the annotations that OperatorHub shows, filters operators by, and takes example objects from.
 func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured.Unstructured, owned []v1alpha1.CRDDescription) (map[string]string, error) {
 	initialization, err := asJSON(examples[0])
 	if err != nil {

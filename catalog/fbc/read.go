@@ -21,13 +21,13 @@ import (
 // single documents are returned as findings, in the order of files and lines, and the catalog consists of the other
 // documents. Read does not check whether documents fit together; package catalog/rules does.
 //
-// It fails if the folder cannot be read, holds no package, or changes while it is being read.
+// It fails if the folder cannot be read, changes while it is being read, or holds neither a package nor a fault.
 func Read(ctx context.Context, dir string) (*Catalog, []*findings.Finding, error) {
 	return ReadAndKeep(ctx, dir, func(document.Document) error { return nil })
 }
 
-// ReadAndKeep is like Read and passes each document to keep before it is decoded, concurrently and in any order. The
-// document is valid until keep returns. If keep fails, so does ReadAndKeep.
+// ReadAndKeep is like Read, but also passes each document to keep, before it decodes the document. It calls keep concurrently and in any
+// order. A document is valid until keep returns. If keep fails, so does ReadAndKeep.
 func ReadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*Catalog, []*findings.Finding, error) {
 	files, err := document.List(dir)
 	if err != nil {
@@ -92,7 +92,7 @@ func readFiles(ctx context.Context, files document.Files, keep func(document.Doc
 	for _, file := range slices.Sorted(maps.Keys(r.trimmed)) {
 		of := r.trimmed[file]
 		r.faults = append(r.faults, entry{number: of.number, fault: Schema.Finding(file,
-			"from here on, documents of this file have more faults, %d; expected at most %d in a catalog: correct those that are reported first", of.faults, maxFaults).At(of.line, 0)})
+			"from here on, faults in this file are not reported, %d in all; expected at most %d in a catalog: correct the reported ones first", of.faults, maxFaults).At(of.line, 0)})
 	}
 	r.entries = append(r.entries, r.faults...)
 	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.number - b.number })
@@ -109,18 +109,18 @@ type reader struct {
 	trimmed map[string]trimmed // by file
 }
 
-// maxFaults is the maximum number of documents whose faults are reported. A document with a fault takes two bytes, and its report
-// hundreds.
+// maxFaults is the maximum number of documents whose faults are reported. A document with a fault can be as short as two bytes, and its
+// finding takes hundreds: without a maximum, a catalog full of faults could exhaust the memory.
 const maxFaults = 10_000
 
-// trimmed is the number of faults of a file that are not reported, and the position and the line of the first one.
+// trimmed holds the number of a file's faults that are not reported, and the position and the line of the first of them.
 type trimmed struct{ faults, number, line int }
 
-// batchSize is the least number of bytes of sections in a batch. Sending each section by itself takes about as long as
-// decoding it.
+// batchSize is the minimum number of bytes in a batch, except in the last one. Sections are sent in batches because sending a single
+// section takes about as long as decoding it.
 const batchSize = 256 << 10
 
-// batch is a number of sections and their text.
+// batch holds sections, and their text.
 type batch struct {
 	text     []byte
 	sections []numbered
@@ -221,7 +221,7 @@ func (r *reader) add(number int, entries ...entry) {
 	}
 }
 
-// trim keeps the first faults.
+// trim keeps only the first faults, as many as most says, and counts the others by file.
 func (r *reader) trim(most int) {
 	slices.SortStableFunc(r.faults, func(a, b entry) int { return a.number - b.number })
 	if len(r.faults) <= most {
@@ -242,8 +242,8 @@ func (r *reader) trim(most int) {
 	r.faults = r.faults[:most]
 }
 
-// area is the folder directly below dir that holds a file, or "." for dir itself. Catalogs usually have a folder for each
-// package.
+// area returns the folder directly below dir that contains a file at any depth, or "." if the file is in dir itself. A faulty document that
+// may belong to any package makes all packages of its area incomplete: catalogs usually have a folder for each package.
 func area(dir, file string) string {
 	below, err := filepath.Rel(dir, file)
 	if first, _, nested := strings.Cut(filepath.ToSlash(below), "/"); err == nil && nested {

@@ -8,11 +8,11 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// breaks finds why the updates of a channel do not lead to its head.
+// breaks finds out why updates from some entries of a channel do not lead to its head.
 type breaks struct {
 	*upgrade.Graph
-	followers map[string][]*upgrade.Entry // the entries that replace or skip an entry, by its name
-	skippers  map[string]*upgrade.Entry   // the first other entry that skips an entry, by its name
+	followers map[string][]*upgrade.Entry // the entries that replace or skip a name, by that name
+	skippers  map[string]*upgrade.Entry   // the first entry with another name that skips a name, by the skipped name
 	stranded  map[*upgrade.Entry]bool
 	chain     map[*upgrade.Entry]bool
 	ends      map[*upgrade.Entry]end
@@ -46,19 +46,20 @@ func newBreaks(g *upgrade.Graph, stranded []*upgrade.Entry) *breaks {
 
 // cause says why no update leads from some entries to the head.
 type cause struct {
-	// next is the entry after an entry, and by the entry that skips next. They are nil for other causes.
+	// If updates end because an entry is skipped, next is the skipped entry, and by is the entry that skips it. For other causes, both are
+	// nil.
 	next, by *upgrade.Entry
-	// other describes any other cause. It is a pointer so that comparing causes does not depend on its length.
+	// other describes any other cause. It is a pointer, so that the time to compare causes does not depend on the length of the text.
 	other *string
 }
 
-// group holds the entries of a channel that the same remedy connects to the head.
+// group holds the entries of a channel that the same remedy would connect to the head.
 type group struct {
-	// skipper is the entry that would be the next update if it skipped the entries.
+	// skipper is the entry that should skip the group's entries: OLM would then update from them to it.
 	skipper *upgrade.Entry
 	entries []*upgrade.Entry
 	causes  []cause
-	stuck   map[cause][]*upgrade.Entry // where updates end
+	stuck   map[cause][]*upgrade.Entry // the entries where updates end, by cause
 	listed  map[end]bool               // the ends in stuck
 }
 
@@ -71,7 +72,7 @@ func groups(g *upgrade.Graph) (all []*group) {
 	b, bySkipper := newBreaks(g, stranded), map[*upgrade.Entry]*group{}
 	for _, e := range stranded {
 		c, last := b.of(e)
-		skipper := g.Heads[0] // this always helps: the head is the nearest to itself
+		skipper := g.Heads[0] // the head always works: no entry is nearer to the head
 		if c.by != nil && b.chain[c.by] && !b.stranded[c.by] {
 			skipper = c.by
 		}
@@ -115,8 +116,8 @@ type end struct {
 	last *upgrade.Entry
 }
 
-// of returns the cause that no update leads from an entry to the head, and the entry where the updates end. Entries on the way have
-// the same end, so that all entries together take linear time.
+// of returns why updates do not lead from an entry to the head, and the entry where the updates end. It records the same end for all
+// entries on the way, so that all calls together take linear time.
 func (b *breaks) of(e *upgrade.Entry) (cause, *upgrade.Entry) {
 	var way []*upgrade.Entry
 	index := map[*upgrade.Entry]int{}
@@ -127,7 +128,7 @@ func (b *breaks) of(e *upgrade.Entry) (cause, *upgrade.Entry) {
 			for _, on := range append(way[first:], e) {
 				names = append(names, on.Name)
 			}
-			other := "they go round in a cycle, " + strings.Join(fromLeast(names), " -> ")
+			other := "updates go round in a cycle, " + strings.Join(fromLeast(names), " -> ")
 			found = end{cause{other: &other}, e}
 			break
 		}
@@ -147,21 +148,22 @@ func (b *breaks) of(e *upgrade.Entry) (cause, *upgrade.Entry) {
 	return found.cause, found.last
 }
 
-// fromLeast returns a cycle that begins, and ends, with its least name.
+// fromLeast rotates a cycle of names so that it begins and ends with the least one: the text is then the same from wherever the cycle was
+// entered.
 func fromLeast(cycle []string) []string {
 	cycle = cycle[1:] // the first name is also the last
 	least := slices.Index(cycle, slices.Min(cycle))
 	return slices.Concat(cycle[least:], cycle[:least+1])
 }
 
-// after returns the cause that OLM does not update from an entry: another entry skips the next one. The skipped entry may also be
-// further on, because OLM installs no entry before a skipped one, unless replaces leads to it. Entries on the way to it have the same
-// end, as in of.
+// after returns why OLM does not update from the entry where updates end. Usually, another entry skips the entry after it. The skipped
+// entry may also be further on: OLM does not install the entries before a skipped entry, unless replaces leads from the head to them. As in
+// of, all entries on the way have the same end.
 func (b *breaks) after(last *upgrade.Entry) (cause, *upgrade.Entry) {
 	var way []*upgrade.Entry
 	found, known := b.skipped[last]
 	for e := last; !known; found, known = b.skipped[e] {
-		b.skipped[e] = end{} // until it is known, so that a cycle ends
+		b.skipped[e] = end{} // a placeholder until the end is known, so that the loop also ends in a cycle
 		way = append(way, e)
 		for _, next := range b.followers[e.Name] {
 			if by := b.skippers[next.Name]; by != nil {
@@ -180,6 +182,6 @@ func (b *breaks) after(last *upgrade.Entry) (cause, *upgrade.Entry) {
 	if found.last != nil {
 		return found.cause, found.last
 	}
-	other := fmt.Sprintf("OLM may install no entry that replaces %q, skips it or has its version in its skipRange", last.Name)
+	other := fmt.Sprintf("no entry that OLM can install replaces or skips %q, or has a skipRange that includes its version", last.Name)
 	return cause{other: &other}, last
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// where holds the flags of commands that build images.
-type where struct {
+// destination holds the flags that say where a command writes the image that it builds.
+type destination struct {
 	layout, push string
-	// others are further flags, one of which may replace them.
+	// others are the names of the command's other flags of this kind. Exactly one flag must be set: layout, push or one of these.
 	others []string
 }
 
-func (w *where) addFlags(cmd *cobra.Command) {
+func (w *destination) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` folder to write the image to, in the OCI layout")
 	cmd.Flags().StringVar(&w.push, "push", "", "`reference` to push the image to, such as quay.io/example/image:v1.0.0")
 	completeFlag(cmd, "layout", folders)
@@ -39,7 +39,7 @@ func (w *where) addFlags(cmd *cobra.Command) {
 }
 
 // put writes or pushes an image and prints its digest.
-func (w *where) put(cmd *cobra.Command, content oci.Content) error {
+func (w *destination) put(cmd *cobra.Command, content oci.Content) error {
 	index, err := content.Index()
 	if err != nil {
 		return err
@@ -61,17 +61,17 @@ func (w *where) put(cmd *cobra.Command, content oci.Content) error {
 }
 
 const aboutImages = `
-One image is for all architectures. It is built without a container engine and without root. The same
+One image serves all architectures. It is built without a container engine and without root. The same
 folder always gives the same digest, which is printed to standard output. Credentials for registries come
 from ~/.docker/config.json or Podman's auth.json. Registries on loopback are accessed without encryption.`
 
 func newBundleImageCommand() *cobra.Command {
-	to := &where{}
+	to := &destination{}
 	cmd := &cobra.Command{
 		Use:   "image DIR (--push REFERENCE | --layout DIR)",
 		Short: "Build the image of a bundle",
-		Long: `Build the image of a bundle folder: its manifests, its metadata and, as labels, its annotations. A
-catalog may refer to such an image instead of carrying the bundle's objects.
+		Long: `Build an image from a bundle folder. The image contains the manifests, the metadata and, as labels, the
+annotations. A catalog may refer to such an image instead of carrying the bundle's objects.
 ` + aboutImages,
 		Example: `  # To a registry
   berth bundle image bundle/aws-efs-operator/1.0.0 --push quay.io/example/efs-bundle:v1.0.0
@@ -93,17 +93,17 @@ catalog may refer to such an image instead of carrying the bundle's objects.
 }
 
 func newCatalogImageCommand() *cobra.Command {
-	to := &where{others: []string{"dockerfile"}}
+	to := &destination{others: []string{"dockerfile"}}
 	var dockerfile bool
 	cmd := &cobra.Command{
 		Use:   "image DIR (--push REFERENCE | --layout DIR | --dockerfile)",
 		Short: "Build the image of a catalog",
-		Long: `Build the image of a catalog folder, with nothing in it but the catalog in /configs. OLM v1 reads such an
-image directly. For a CatalogSource of OLM v0, name the folder in spec.grpcPodConfig.extractContent: OLM
-then runs an image of its own to serve it.
+		Long: `Build an image from a catalog folder. The image contains nothing but the catalog, in /configs. OLM v1 reads
+such an image directly. In a CatalogSource of OLM v0, set spec.grpcPodConfig.extractContent.catalogDir to
+/configs: OLM then serves the catalog with an image of its own.
 
-With --dockerfile, nothing is built: DIR.Dockerfile is written beside the folder, of which a container engine builds an
-image that serves the catalog itself, on ` + build.BaseImage + `.
+With --dockerfile, no image is built. Instead, the command writes DIR.Dockerfile beside the folder. From this file, a
+container engine builds an image that serves the catalog itself, based on ` + build.BaseImage + `.
 
 A catalog that cannot be read is rejected. Files that an .indexignore file excludes are left out.
 ` + aboutImages,

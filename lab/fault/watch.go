@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// staleLimit is the time limit for delaying events from a client that does not settle.
+// staleLimit is the maximum time for which Stale delays events, in case the client does not settle without them.
 const staleLimit = 30 * time.Second
 
 // watch opens a watch and, if its events matter, relays them.
@@ -38,8 +38,8 @@ func (t *transport) watch(request *http.Request, point Point) (*http.Response, e
 	return received, nil
 }
 
-// open records a watch with the fault to inject. It returns nil if the client is dead. expired means that the watch
-// must not be resumed.
+// open records a watch, and returns it with the fault to inject. opened is nil if the client is dead, or if expired is
+// true: then the watch must not be resumed.
 func (t *transport) open(point Point, resumed bool) (opened *stream, disturbance Fault, expired bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,8 @@ func (t *transport) open(point Point, resumed bool) (opened *stream, disturbance
 	return opened, disturbance, false
 }
 
-// matters reports whether the events of a watch are needed: decoding them costs time.
+// matters reports whether the events of a watch must be decoded: to inject a fault, or to record which watches have
+// events. Decoding takes time, so all other watches are passed through.
 func (i *Injector) matters(disturbance Fault) bool {
 	return disturbance != "" || i.fault == ""
 }
@@ -89,11 +90,12 @@ type relay struct {
 	stream  *stream
 	fault   Fault
 	listing bool            // the initial list is incomplete
-	closed  <-chan struct{} // when the client closes the watch
+	closed  <-chan struct{} // closed when the client closes the watch
 	first   sync.Once
 }
 
-// run returns io.EOF when the watch has ended normally.
+// run relays events until the watch ends. It returns io.EOF if the server has ended the watch, or if EventDropped ends
+// it.
 func (r *relay) run(source *frames, sink io.Writer) error {
 	sink = source.writer(sink)
 	for {
@@ -138,8 +140,8 @@ func (r *relay) disturb() (dropped bool) {
 	return r.fault == EventDropped
 }
 
-// holdBack returns when the events are to be delivered, or the client has closed the watch. Until then the events
-// wait in the connection.
+// holdBack waits until the test calls Deliver, the client closes the watch, or staleLimit has passed. Until then, the
+// events wait in the connection.
 func (r *relay) holdBack() {
 	limit := time.NewTimer(staleLimit)
 	defer limit.Stop()

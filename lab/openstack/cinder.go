@@ -14,7 +14,7 @@ var volumeTypes = []string{"standard", "fast", multiattachType}
 
 const multiattachType = "shared"
 
-// pageLimit is the most that Cinder lists in one response.
+// pageLimit is the maximum number of objects in one response of Cinder.
 const pageLimit = 1000
 
 // blockStorage is the state of Cinder.
@@ -23,18 +23,18 @@ type blockStorage struct {
 	snapshots []*VolumeSnapshot
 }
 
-// Volume is a volume.
+// Volume is a volume of Cinder.
 type Volume struct {
 	ID, Name, Description, Project string
 	Status                         string
 	Type, Zone                     string
 	Size                           int // GiB
 	Metadata                       map[string]string
-	SnapshotID, SourceID           string // its origin
+	SnapshotID, SourceID           string // the snapshot or the volume that it was created from
 	Attachments                    []Attachment
 	Created                        time.Time
 
-	empty bool // its creation has failed
+	empty bool // its creation has failed, so it has no content to delete
 }
 
 // VolumeSnapshot is a snapshot of a volume.
@@ -58,8 +58,8 @@ func (c *Cloud) Volumes() []Volume {
 	return list
 }
 
-// ResetVolumes sets volumes with the status error to available, as an administrator of the cloud does:
-// openstack volume set --state available ID.
+// ResetVolumes changes the status of volumes from error to available, as an administrator of the cloud does with: openstack volume set
+// --state available ID.
 func (c *Cloud) ResetVolumes() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *Cloud) cinderService() service {
 			{"GET /volumes/detail", "volume:get_all", c.listVolumes},
 			{"GET /volumes/{id}", "volume:get", c.getVolume},
 			{"DELETE /volumes/{id}", "volume:delete", c.deleteVolume},
-			{"POST /volumes/{id}/action", "volume:extend", c.volumeAction},
+			{"POST /volumes/{id}/action", "volume:extend", c.extendVolume},
 			{"POST /snapshots", "volume:create_snapshot", c.createVolumeSnapshot},
 			{"GET /snapshots", "volume:get_all_snapshots", c.listVolumeSnapshots},
 			{"GET /snapshots/detail", "volume:get_all_snapshots", c.listVolumeSnapshots},
@@ -256,7 +256,7 @@ type listed struct {
 	view any
 }
 
-// page returns the part of a list that limit and marker ask for, with a link to the rest.
+// page returns the part of a list that the request's parameters limit and marker ask for, with a link to the next part.
 func (c *Cloud) page(name string, list []listed, r *request) (reply, error) {
 	query := r.URL.Query()
 	if marker := query.Get("marker"); marker != "" {
@@ -332,8 +332,8 @@ func (c *Cloud) deleteContent(id string) error {
 	return c.servers.disks.Delete(id)
 }
 
-// volumeAction extends a volume.
-func (c *Cloud) volumeAction(r *request) (reply, error) {
+// extendVolume extends a volume. No other action is simulated.
+func (c *Cloud) extendVolume(r *request) (reply, error) {
 	volume := c.findVolume(r.project, r.PathValue("id"))
 	if volume == nil {
 		return reply{}, notFound("Volume %s could not be found.", r.PathValue("id"))
@@ -455,7 +455,7 @@ func (c *Cloud) deleteVolumeSnapshot(r *request) (reply, error) {
 	return accepted(nil)
 }
 
-// getBackup finds none: the cloud has no backups. Cinder's driver looks for one before it deletes a snapshot.
+// getBackup always answers 404, because the cloud has no backups. The Cinder CSI driver asks for a backup before it deletes a snapshot.
 func (c *Cloud) getBackup(r *request) (reply, error) {
 	return reply{}, failure{http.StatusNotFound, "Backup " + r.PathValue("id") + " could not be found."}
 }

@@ -26,8 +26,8 @@ const (
 	// maxPages is how many pages of 100 access points a pass reads for a file system. A file system can have 10,000
 	// access points, unless AWS has raised that limit.
 	maxPages = 1000
-	// maxFailures is the number of failed calls in a row after which a pass ends, because a single access point is not
-	// the cause.
+	// maxFailures is the number of failed calls in a row after which a pass ends. After so many, the cause is not a
+	// single access point.
 	maxFailures = 5
 	// maxNames is the maximum number of names in a sentence.
 	maxNames = 3
@@ -44,12 +44,13 @@ func wantedTags(infrastructure *configv1.Infrastructure) map[string]string {
 	return wanted
 }
 
-// handle is the volume handle of an access point: its file system, a path that may be empty, and the access point.
-// Version 3 of the driver may prefix the type of the file system. The other type, s3files, belongs to another AWS
-// service.
+// handle matches the volume handle of an access point: the file system, a path that may be empty, and the access point.
+// Version 3 of the driver may put the type of the file system in front. Only the type efs matches: the other one,
+// s3files, belongs to another AWS service.
 var handle = regexp.MustCompile(`^(?:efs:)?(fs-[0-9a-f]{8,40}):[^:]*:(fsap-[0-9a-f]{8,40})$`)
 
-// accessPointsOf returns the access points of volumes by file system. Handles that name none are ignored.
+// accessPointsOf returns the access points that volume handles name, by file system. It ignores handles that name no
+// access point.
 func accessPointsOf(handles []string) map[string]map[string]bool {
 	found := map[string]map[string]bool{}
 	for _, h := range handles {
@@ -66,16 +67,17 @@ func accessPointsOf(handles []string) map[string]map[string]bool {
 }
 
 // A tagger makes one pass: it sets missing tags on the access points that volumes name and that the driver created for
-// this cluster. The tags in AWS show that, because a PersistentVolume could name somebody else's access point.
+// this cluster. Whether the driver created an access point is decided by its tags in AWS, because a PersistentVolume
+// could name somebody else's access point.
 type tagger struct {
 	*caller
 	tags    map[string]string // that the cluster wants
-	refused map[string]string // why EFS refuses some, by key. A pass adds to it and does not try them again
+	refused map[string]string // why EFS refuses some tags, by key. A pass adds to it, and does not try these tags again
 
 	lacking  []accessPoint // access points that lack tags
 	result   tagged
-	failures int   // in a row
-	failed   int   // calls in all
+	failures int   // failed calls in a row
+	failed   int   // failed calls in total
 	first    error // the first of these errors
 	unknown  []string
 	full     []string
@@ -111,15 +113,15 @@ func (t *tagger) summarize() {
 			key, t.tags[key], t.refused[key])
 	}
 	if len(t.full) > 0 {
-		t.leaveOut("%s cannot have all tags: EFS allows %d for each access point. Remove tags of others from them", some("access point", t.full), maxTags)
+		t.leaveOut("%s cannot have all tags: EFS allows %d on each access point. Remove tags there that somebody else has set", some("access point", t.full), maxTags)
 	}
 	if len(t.unknown) > 0 {
-		t.leaveOut("access points of %s do not get tags: PersistentVolumes name these file systems, and the cluster's account has none of them in its region. "+
-			"If they are another account's, set the tags there", some("file system", t.unknown))
+		t.leaveOut("access points of %s do not get tags: PersistentVolumes name these file systems, but the cluster's account has none of them in the cluster's region. "+
+			"If they belong to another account, set the tags there", some("file system", t.unknown))
 	}
 }
 
-// some names the first few of a list.
+// some returns a phrase with the names of a list, or with their number and the first few.
 func some(what string, names []string) string {
 	if n := len(names); n > maxNames {
 		return fmt.Sprintf("%d %ss such as %s", n, what, strings.Join(names[:maxNames], ", "))
@@ -143,7 +145,7 @@ func (t *tagger) take(ctx context.Context, id string, lacking []accessPoint, err
 	return nil
 }
 
-// tagAll sets the tags of all access points that lack some. between is called before each of them.
+// tagAll sets the missing tags of all access points that lack some. It calls between before each access point.
 func (t *tagger) tagAll(ctx context.Context, between func(context.Context) error) error {
 	for _, ap := range t.lacking {
 		if err := between(ctx); err != nil {
@@ -181,10 +183,11 @@ func (t *tagger) fail(ctx context.Context, err error) error {
 type accessPoint struct {
 	id      string
 	missing []string // keys of tags
-	count   int      // the number of tags that it would have
+	count   int      // the number of tags that it would have with these
 }
 
-// compare returns the missing tags of an access point; none if this cluster's driver did not create it.
+// compare returns the tags that an access point lacks or has with another value. It returns none if this cluster's
+// driver did not create the access point.
 func (t *tagger) compare(tags []types.Tag) accessPoint {
 	has := map[string]string{}
 	for _, tag := range tags {
@@ -207,8 +210,8 @@ func (t *tagger) compare(tags []types.Tag) accessPoint {
 	return lacking
 }
 
-// tag sets the tags that an access point lacks and that EFS has not refused. If EFS refuses them together, it sets them
-// one by one, to find out which ones EFS refuses.
+// tag sets the tags that an access point lacks and that EFS has not refused. If EFS refuses them together, tag sets
+// them one by one, to find out which ones EFS refuses.
 func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
 	keys := slices.DeleteFunc(ap.missing, func(key string) bool { _, refused := t.refused[key]; return refused })
 	if len(keys) == 0 {

@@ -15,14 +15,14 @@ import (
 	"github.com/berth-csi/berth/internal/aws/ownership"
 )
 
-// instance is the provider ID of a node on AWS, such as "aws:///us-east-1a/i-0123456789abcdef0".
-var instance = regexp.MustCompile(`^aws:///[^/]*/(i-[0-9a-f]+)$`)
+// providerID matches the provider ID of a node on AWS, such as "aws:///us-east-1a/i-0123456789abcdef0".
+var providerID = regexp.MustCompile(`^aws:///[^/]*/(i-[0-9a-f]+)$`)
 
-// maxNodes is the maximum number of nodes to read. They are only needed to find the subnets.
+// maxNodes is the maximum number of nodes to read. They are only needed to find their VPC, subnets and security groups.
 const maxNodes = 5000
 
-// RequestFor returns a request for a cluster, without a name and access points, and the cluster's region. Only administrators can
-// write the Infrastructure and Nodes.
+// RequestFor returns a request for a cluster, without a name or access points, and the cluster's region. It trusts the Infrastructure and
+// the Nodes, because only administrators can write them.
 func RequestFor(ctx context.Context, c client.Reader) (request Request, region string, err error) {
 	infrastructure := &configv1.Infrastructure{}
 	if err := c.Get(ctx, client.ObjectKey{Name: "cluster"}, infrastructure); err != nil {
@@ -41,7 +41,7 @@ func RequestFor(ctx context.Context, c client.Reader) (request Request, region s
 		return Request{}, "", fmt.Errorf("listing nodes: %w", err)
 	}
 	for _, node := range nodes.Items {
-		if match := instance.FindStringSubmatch(node.Spec.ProviderID); match != nil {
+		if match := providerID.FindStringSubmatch(node.Spec.ProviderID); match != nil {
 			request.Instances = append(request.Instances, match[1])
 		}
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/berth-csi/berth/lab/proxy"
 )
 
-// APIServer is the address at which programs on a node and its pods reach the API server: the first one for Services,
-// which Kubernetes gives to the Service "kubernetes", and kubelets to all pods.
+// APIServer is the address of the API server for the pods and the other programs of a node. It is the first address of
+// the network for Services: Kubernetes gives it to the Service "kubernetes", and kubelets tell it to all pods.
 const APIServer = "10.217.0.1:443"
 
 // registryAddress is where a node's containerd finds the registry of the node's images.
@@ -42,7 +42,7 @@ const firstNode = 10
 const maxNodes = 100
 
 // Network connects the nodes of a cluster with each other, and with nothing else. It consists of network namespaces:
-// one of each node, and one with a bridge between them. They exist as long as this process or a process in them runs.
+// one for each node, and one with a bridge between them. They exist as long as this process or a process in them runs.
 //
 // A node has no route out of the network. This process forwards the permitted connections to this machine: see Listen
 // and Forward. In the other direction, Proxy lets the API server connect to kubelets and pods. There is no kube-proxy:
@@ -55,10 +55,10 @@ type Network struct {
 	closers []io.Closer
 }
 
-// Place is a node's place in a network.
+// Place is the network namespace of a node, with its addresses.
 type Place struct {
 	Address netip.Addr
-	// Pods has the addresses of the node's pods.
+	// Pods is the subnet of the node's pods.
 	Pods      netip.Prefix
 	namespace *os.File
 }
@@ -111,7 +111,7 @@ func newPlace(index int) *Place {
 	return &Place{Address: netip.AddrFrom4(node), Pods: netip.PrefixFrom(netip.AddrFrom4(pods), 23)}
 }
 
-// connect plugs a node into the bridge.
+// connect connects a node to the bridge.
 func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.Link) error {
 	node, err := netlink.NewHandleAt(netns.NsHandle(place.namespace.Fd()))
 	if err != nil {
@@ -128,7 +128,7 @@ func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.
 		return err
 	}
 	if err := errors.Join(bridge.LinkSetMaster(plug, between), bridge.LinkSetUp(plug)); err != nil {
-		return fmt.Errorf("plug it into the bridge: %w", err)
+		return fmt.Errorf("attach it to the bridge: %w", err)
 	}
 	loopback, err := node.LinkByName("lo")
 	if err != nil {
@@ -140,8 +140,9 @@ func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.
 	return errors.Join(node.LinkSetUp(loopback), node.LinkSetUp(cable))
 }
 
-// forwarding are the settings of a node that forwards packets of its pods. It tells a pod within a second that a route
-// is missing; with the usual rate limit, clients would wait in vain for unreachable addresses.
+// forwarding holds the kernel settings of a node that forwards packets of its pods. Without a rate limit for ICMP, the
+// node tells a pod within a second that there is no route to an address. With the default limit, clients would keep
+// waiting for unreachable addresses.
 var forwarding = map[string]string{"ip_forward": "1", "icmp_ratelimit": "0"}
 
 // addRoutes makes a node forward packets between its pods and the pods of other nodes.
@@ -176,7 +177,7 @@ func address(prefix netip.Prefix) *netlink.Addr {
 // Places returns the nodes' places.
 func (n *Network) Places() []*Place { return n.places }
 
-// Listen is Listen of a place, until the network is closed.
+// Listen is like Place.Listen for the network "tcp". Closing the network also closes the listener.
 func (n *Network) Listen(place *Place, at string) (net.Listener, error) {
 	listener, err := place.Listen("tcp", at)
 	if err != nil {
@@ -188,9 +189,9 @@ func (n *Network) Listen(place *Place, at string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Listen listens in the node, at an address, "IP:port", of the network "tcp", or at an abstract socket of the network
-// "unix". If the address is not a loopback address, the node gets it in addition to its own, and the node's pods reach
-// it, too.
+// Listen listens in the node. For the network "tcp", at is an address "IP:port"; for the network "unix", it is an
+// abstract socket. If the IP address is not a loopback address, Listen adds it to the node, and the node's pods can
+// reach it, too.
 func (p *Place) Listen(network, at string) (listener net.Listener, err error) {
 	err = p.listen(network, at, func() error {
 		listener, err = net.Listen(network, at)
@@ -199,7 +200,7 @@ func (p *Place) Listen(network, at string) (listener net.Listener, err error) {
 	return listener, err
 }
 
-// ListenPacket is Listen for the network "udp".
+// ListenPacket is like Listen, for the network "udp".
 func (p *Place) ListenPacket(network, at string) (conn net.PacketConn, err error) {
 	err = p.listen(network, at, func() error {
 		conn, err = net.ListenPacket(network, at)
@@ -215,7 +216,7 @@ func (p *Place) listen(network, at string, listen func() error) error {
 			return err
 		}
 		if where.Addr().IsUnspecified() {
-			return fmt.Errorf("listen on %s: want one address of a node", at)
+			return fmt.Errorf("listen on %s: want a specific address", at)
 		}
 		if !where.Addr().IsLoopback() {
 			if err := p.addAddress(where.Addr()); err != nil {
@@ -232,8 +233,8 @@ func (p *Place) listen(network, at string, listen func() error) error {
 // Start starts a program of this machine in the node's network.
 func (p *Place) Start(program *exec.Cmd) error { return p.inside(program.Start) }
 
-// Find returns the place of a node that runs. dir is its folder. Only its methods Listen, ListenPacket and Close can be
-// used.
+// Find returns the place of a running node. dir is the node's folder. The returned place has no addresses: use only its
+// methods Listen, ListenPacket and Close.
 func Find(dir string) (*Place, error) {
 	first, err := firstProcess(dir)
 	if err != nil {
@@ -243,7 +244,7 @@ func Find(dir string) (*Place, error) {
 	return &Place{namespace: namespace}, err
 }
 
-// Close forgets the place. Its listeners keep running.
+// Close releases the namespace of the place. Listeners in it stay open.
 func (p *Place) Close() error { return p.namespace.Close() }
 
 func (p *Place) addAddress(addr netip.Addr) error {
@@ -262,8 +263,8 @@ func (p *Place) addAddress(addr netip.Addr) error {
 	return nil
 }
 
-// Forward makes a server of this machine reachable in every node: connections to the address at, "IP:port", lead to
-// the address to.
+// Forward makes a server on this machine reachable from every node. It listens in each node at the first address,
+// "IP:port", and forwards connections from there to the second address.
 func (n *Network) Forward(at, to string) error {
 	for _, place := range n.places {
 		listener, err := n.Listen(place, at)
@@ -290,7 +291,7 @@ func (n *Network) Forward(at, to string) error {
 	return nil
 }
 
-// dialLimit is the time limit for a connection. Nothing is far away here.
+// dialLimit is the time limit for opening a connection. All servers are on this machine, so they answer fast.
 const dialLimit = 10 * time.Second
 
 // Proxy serves the CONNECT requests of the API server for connections to nodes and pods, and to loopback addresses of
@@ -317,7 +318,7 @@ func (n *Network) Dial(ctx context.Context, to string) (net.Conn, error) {
 			return conn, err
 		}
 	}
-	return nil, fmt.Errorf("connect to %s: it is neither a node nor a pod of a real node, and not a loopback address", to)
+	return nil, fmt.Errorf("connect to %s: want the address of a real node or of one of its pods, or a loopback address", to)
 }
 
 // Close removes the network.
@@ -333,7 +334,7 @@ func (n *Network) Close() {
 	n.bridge.Close()
 }
 
-// newNamespace creates a network namespace, which exists while it is open.
+// newNamespace creates a network namespace. The namespace exists as long as the returned file is open.
 func newNamespace() (namespace *os.File, err error) {
 	err = onOwnThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -355,11 +356,12 @@ func (p *Place) inside(do func() error) error {
 	})
 }
 
-// onOwnThread calls do on a thread that is not used for anything else, and ends with it.
+// onOwnThread calls do on a thread that runs nothing else and ends after do, because do changes the network namespace
+// of its thread.
 func onOwnThread(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlock it
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		result <- do()
 	}()
 	return <-result

@@ -22,8 +22,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// onPlatform shows the cluster storage operator on a platform: it runs that platform's drivers, and a pod uses a volume
-// of each.
+// onPlatform demonstrates the cluster storage operator on a platform: the operator runs the platform's drivers, and for
+// each driver a pod uses a volume.
 type onPlatform struct{ name string }
 
 func (p onPlatform) run(ctx context.Context, s *demo) error {
@@ -58,7 +58,7 @@ func (p onPlatform) run(ctx context.Context, s *demo) error {
 	return nil
 }
 
-// cloud is the usual one of the platform.
+// cloud returns the platform's simulated cloud. Other demonstrations change parts of it.
 func (p onPlatform) cloud() (simulatedCloud, error) {
 	platform, err := testbed.PlatformOf(p.name)
 	if err != nil {
@@ -76,7 +76,8 @@ func (p onPlatform) runCloud(ctx context.Context, s *demo) error {
 	return cloud.run(ctx, s)
 }
 
-// awaitDriver waits until the platform's operator has installed a driver, or says why it does not.
+// awaitDriver waits until the cluster storage operator has installed a driver and the driver is Available, or returns
+// why the operator leaves the driver out.
 func (p onPlatform) awaitDriver(s *demo, driver drivers.Driver) func(context.Context) (string, error) {
 	return func(ctx context.Context) (result string, err error) {
 		err = cluster.Until(ctx, driver.CSIName+" to be installed, or left out", func(ctx context.Context) error {
@@ -93,7 +94,7 @@ func (p onPlatform) awaitDriver(s *demo, driver drivers.Driver) func(context.Con
 	}
 }
 
-// leftOut returns why the cluster does not get a driver, or "" if Storage does not say that.
+// leftOut returns why a driver is not installed, from the status of Storage, or "" if Storage gives no reason.
 func (p onPlatform) leftOut(ctx context.Context, c client.Client, driver drivers.Driver) (string, error) {
 	storage := &operatorv1.Storage{}
 	if err := c.Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
@@ -109,14 +110,14 @@ func (p onPlatform) leftOut(ctx context.Context, c client.Client, driver drivers
 	return "", nil
 }
 
-// awaitClusterOperator waits until all is well.
+// awaitClusterOperator waits until the ClusterOperator is Available, and neither Progressing nor Degraded.
 func (p onPlatform) awaitClusterOperator(s *demo) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		return clusterstorage.ClusterOperatorName + " is Available at " + cluster.OpenShiftVersion, testbed.AwaitClusterOperator(ctx, s.cluster.Client())
 	}
 }
 
-// useVolume has a pod write to a volume of a driver, through its StorageClass, and read it.
+// useVolume makes a pod write to a volume of the driver's StorageClass, and read back what it wrote.
 func (p onPlatform) useVolume(s *demo, driver drivers.Driver) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		class, err := classOf(ctx, s.cluster.Client(), driver.CSIName)
@@ -127,7 +128,8 @@ func (p onPlatform) useVolume(s *demo, driver drivers.Driver) func(context.Conte
 	}
 }
 
-// writeToClaim has a pod write to a volume of a class, and read it. The pod and its claim have the same name.
+// writeToClaim makes a pod write to a volume of a StorageClass, and read back what it wrote. The pod and its claim have
+// the same name.
 func (s *demo) writeToClaim(ctx context.Context, key client.ObjectKey, class string, mode corev1.PersistentVolumeAccessMode) (string, error) {
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
@@ -154,7 +156,8 @@ func (s *demo) writeToClaim(ctx context.Context, key client.ObjectKey, class str
 	return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it", claim.Name, class), nil
 }
 
-// classOf returns the name of a driver's StorageClass: the default one, or else the first, or "".
+// classOf returns the name of the driver's default StorageClass. If the driver has no default StorageClass, it returns
+// the first one by name, or "" if there is none.
 func classOf(ctx context.Context, c client.Client, driver string) (string, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := c.List(ctx, classes); err != nil {
