@@ -26,9 +26,10 @@ endif
 .PHONY: catalog-diff
 catalog-diff: ## Report what $(CATALOG) changes for clusters since $(CATALOG_BASE)
 	@git rev-parse --quiet --verify '$(CATALOG_BASE)^{commit}' > /dev/null || { echo "CATALOG_BASE is $(CATALOG_BASE), which this clone does not have: fetch it, or name another commit" >&2; exit 2; }
-	@old=$$(mktemp -d) && trap 'rm -rf "$$old"' EXIT && git archive $(CATALOG_BASE) -- $(CATALOG) | tar -x -C "$$old" && \
+	@there=$$(git ls-tree $(CATALOG_BASE) -- $(CATALOG)) || exit; if [ -z "$$there" ]; then echo "$(CATALOG) is new: $(CATALOG_BASE) does not have it"; exit; fi && \
+	old=$$(mktemp -d) && trap 'rm -rf "$$old"' EXIT && git archive $(CATALOG_BASE) -- $(CATALOG) | tar -x -C "$$old" && \
 	$(BERTH) catalog diff "$$old/$(CATALOG)" $(CATALOG) --fail-on $(CATALOG_FAIL_ON)
 
 .PHONY: catalog-graph
 catalog-graph: ## Draw $(CATALOG) into catalog.html
-	$(BERTH) catalog graph $(CATALOG) -o html > catalog.html
+	@$(BERTH) catalog graph $(CATALOG) -o html > catalog.html.new && mv catalog.html.new catalog.html || { rm -f catalog.html.new; exit 1; }

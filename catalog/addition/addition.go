@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
@@ -39,6 +41,9 @@ type Request struct {
 
 // Add adds a bundle to a file, and describes what it has added. The file is complete or unchanged afterwards.
 func Add(ctx context.Context, r Request) (added []string, err error) {
+	if isFolder(r.File) {
+		return nil, r.wantsFile()
+	}
 	text, err := boundedyaml.ReadFile(r.File)
 	if err != nil {
 		return nil, err
@@ -60,6 +65,15 @@ func Add(ctx context.Context, r Request) (added []string, err error) {
 		return nil, fmt.Errorf("%s is written in a way that nothing can be added to without harm; add the bundle by hand", r.File)
 	}
 	return e.added, write(r.File, changed)
+}
+
+// wantsFile returns the error for a folder in place of a file. If the folder is a catalog, the error names a file in it.
+func (r Request) wantsFile() error {
+	example := filepath.Join(r.File, "catalog.yaml")
+	if files, err := document.List(r.File); err == nil && len(files) > 0 {
+		example = files[0].Path
+	}
+	return fmt.Errorf("%s is a folder; expected a template or a file of a catalog, such as %s", r.File, example)
 }
 
 // write replaces a file atomically, or the file that a link leads to.
@@ -172,7 +186,11 @@ func (e *edited) addToOwn() error {
 	}
 	key := map[bool]string{true: "folder", false: "image"}[e.request.isFolder()]
 	var said struct {
-		Package  string `json:"package"`
+		Package string `json:"package"`
+		Bundles []struct {
+			Folder string `json:"folder"`
+			Image  string `json:"image"`
+		} `json:"bundles"`
 		Channels []struct {
 			Name    string `json:"name"`
 			Entries []any  `json:"entries"`
@@ -183,6 +201,11 @@ func (e *edited) addToOwn() error {
 	}
 	if said.Package != e.bundle.Package {
 		return fmt.Errorf("%s is of package %s, and bundle %s of package %s; expected the same", e.request.File, said.Package, e.bundle.Name, e.bundle.Package)
+	}
+	for _, b := range said.Bundles {
+		if b.Image == from || b.Folder != "" && path.Clean(b.Folder) == from {
+			return e.hasAlready("bundles", from)
+		}
 	}
 	if err := e.append(0, []any{"bundles"}, fields{{key, from}}); err != nil {
 		return err
@@ -230,7 +253,20 @@ func (e *edited) addToSemver() error {
 	if err != nil {
 		return err
 	}
+	said := map[string]json.RawMessage{}
+	if err := e.documents[0].Decode(&said); err != nil {
+		return err
+	}
 	for _, name := range chosen {
+		var l struct {
+			Bundles []declcfg.Bundle `json:"bundles"`
+		}
+		if err := json.Unmarshal(said[keys[name]], &l); err != nil {
+			return fmt.Errorf("%s: list %s: %w", e.request.File, name, err)
+		}
+		if hasImage(l.Bundles, from) {
+			return e.hasAlready("list "+name, from)
+		}
 		if err := e.append(0, []any{keys[name], "bundles"}, fields{{"image", from}}); err != nil {
 			return err
 		}
@@ -245,9 +281,12 @@ func (e *edited) addToBasic() error {
 	if err != nil {
 		return err
 	}
-	places, _, err := e.entries()
+	places, bundles, err := e.entries()
 	if err != nil {
 		return err
+	}
+	if hasImage(bundles, from) {
+		return e.hasAlready("entries", from)
 	}
 	if err := e.append(0, []any{"entries"}, fields{{"schema", declcfg.SchemaBundle}, {"image", from}}); err != nil {
 		return err
@@ -276,6 +315,9 @@ func (e *edited) addToSubstitutes(ctx context.Context) error {
 		}
 		e.say("bundle %s, which takes the place of %s", e.bundle.Name, base)
 		return nil
+	}
+	if slices.ContainsFunc(bundles, func(b declcfg.Bundle) bool { return b.Name == e.bundle.Name }) {
+		return e.hasAlready("entries", e.bundle.Name)
 	}
 	rendered, err := e.bundle.In(render.Described)
 	if err != nil {
@@ -417,28 +459,58 @@ func (e *edited) addEntries(places []place) error {
 
 // replaced returns the name that the new entry of a channel replaces.
 func (e *edited) replaced(c declcfg.Channel) (string, error) {
-	updated := map[string]bool{}
+	var names []string
 	for _, entry := range c.Entries {
-		if entry.Name == e.bundle.Name {
-			return "", fmt.Errorf("%s: channel %s has %s already; expected a bundle that it does not have", e.request.File, c.Name, entry.Name)
-		}
-		for _, name := range append([]string{entry.Replaces}, entry.Skips...) {
-			updated[name] = true
-		}
+		names = append(names, entry.Name)
 	}
-	if e.request.Replaces != "" {
-		return e.request.Replaces, nil
+	if slices.Contains(names, e.bundle.Name) {
+		return "", e.hasAlready("channel "+c.Name, e.bundle.Name)
 	}
-	var heads []string
-	for _, entry := range c.Entries {
-		if !updated[entry.Name] {
-			heads = append(heads, entry.Name)
+	heads := headsOf(c.Entries)
+	if name := e.request.Replaces; name != "" {
+		after := headsOf(append(slices.Clone(c.Entries), declcfg.ChannelEntry{Name: e.bundle.Name, Replaces: name}))
+		if len(after) > max(1, len(heads)) {
+			return "", fmt.Errorf("%s: channel %s would have the heads %s, and OLM v0 would resolve nothing from it; expected --replaces to name its head%s",
+				e.request.File, c.Name, strings.Join(after, ", "), nearest.Hint(name, names))
 		}
+		return name, nil
 	}
 	if len(heads) > 1 {
 		return "", fmt.Errorf("%s: channel %s has the heads %s; expected one, or say with --replaces which one %s replaces", e.request.File, c.Name, strings.Join(heads, ", "), e.bundle.Name)
 	}
-	return strings.Join(heads, ""), nil
+	head := strings.Join(heads, "")
+	_, number, _ := strings.Cut(head, ".v")
+	if later, err := semver.Parse(number); err == nil && later.GT(e.bundle.Version.Version) {
+		return "", fmt.Errorf("%s: %s is earlier than %s, the head of channel %s, and OLM would downgrade clusters; expected a later version, or say with --replaces what it replaces",
+			e.request.File, e.bundle.Name, head, c.Name)
+	}
+	return head, nil
+}
+
+// headsOf returns the names of the entries that no other one replaces or skips.
+func headsOf(entries []declcfg.ChannelEntry) (heads []string) {
+	updated := map[string]bool{}
+	for _, entry := range entries {
+		for _, name := range append([]string{entry.Replaces}, entry.Skips...) {
+			updated[name] = true
+		}
+	}
+	for _, entry := range entries {
+		if !updated[entry.Name] {
+			heads = append(heads, entry.Name)
+		}
+	}
+	return heads
+}
+
+// hasAlready returns the error for a bundle that a part of the file has already.
+func (e *edited) hasAlready(part, bundle string) error {
+	return fmt.Errorf("%s: %s has %s already; expected a bundle that it does not have", e.request.File, part, bundle)
+}
+
+// hasImage reports whether one of the bundles of a template has an image, or a folder in its place.
+func hasImage(bundles []declcfg.Bundle, from string) bool {
+	return slices.ContainsFunc(bundles, func(b declcfg.Bundle) bool { return b.Image == from })
 }
 
 // chosen returns the existing channels that the user wants.

@@ -148,27 +148,37 @@ func TestAddRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text, bundle, want string
 		channels           []string
+		replaces           string
 	}{
-		"which channel":   {template, "1.1.0", "has channels stable, fast; say with --channel", nil},
-		"no such channel": {template, "1.1.0", "has no channel fats; expected one of stable, fast; did you mean fast?", []string{"fats"}},
-		"other package":   {template, "moon", "file.yaml is of package tide, and bundle moon.v1.0.0 of package moon", []string{"fast"}},
-		"not a bundle":    {template, "none", `image "none"`, nil},
-		"heads":           {channel + "[{name: a}, {name: b}]\n", "1.1.0", "has the heads a, b", nil},
-		"there already":   {channel + "[{name: tide.v1.1.0}]\n", "1.1.0", "channel stable has tide.v1.1.0 already", nil},
-		"no channel":      {channel + "[{name: a}]\n", "moon", "has no channel of package moon", nil},
-		"other schema":    {"schema: olm.composite\n", "1.1.0", `is of schema "olm.composite"`, nil},
-		"no entries":      {"schema: olm.template.substitutes\n", "1.1.0", "has no entries", nil},
-		"no list":         {"schema: olm.semver\nstable:\n", "1.1.0", "has no bundles", nil},
-		"malformed":       {"a: [\n", "1.1.0", "malformed YAML", nil},
-		"empty":           {"", "1.1.0", "is empty", nil},
+		"which channel":   {template, "1.1.0", "has channels stable, fast; say with --channel", nil, ""},
+		"no such channel": {template, "1.1.0", "has no channel fats; expected one of stable, fast; did you mean fast?", []string{"fats"}, ""},
+		"other package":   {template, "moon", "file.yaml is of package tide, and bundle moon.v1.0.0 of package moon", []string{"fast"}, ""},
+		"not a bundle":    {template, "none", `image "none"`, nil, ""},
+		"heads":           {channel + "[{name: a}, {name: b}]\n", "1.1.0", "has the heads a, b", nil, ""},
+		"there already":   {channel + "[{name: tide.v1.1.0}]\n", "1.1.0", "channel stable has tide.v1.1.0 already", nil, ""},
+		"no channel":      {channel + "[{name: a}]\n", "moon", "has no channel of package moon", nil, ""},
+		"other schema":    {"schema: olm.composite\n", "1.1.0", `is of schema "olm.composite"`, nil, ""},
+		"no entries":      {"schema: olm.template.substitutes\n", "1.1.0", "has no entries", nil, ""},
+		"no list":         {"schema: olm.semver\nstable:\n", "1.1.0", "has no bundles", nil, ""},
+		"malformed":       {"a: [\n", "1.1.0", "malformed YAML", nil, ""},
+		"empty":           {"", "1.1.0", "is empty", nil, ""},
+		"downgrade":       {channel + "[{name: tide.v1.2.0}]\n", "1.1.0", "tide.v1.1.0 is earlier than tide.v1.2.0, the head of channel stable", nil, ""},
+		"another head": {channel + "[{name: tide.v1.0.0}, {name: tide.v1.0.1, replaces: tide.v1.0.0}]\n", "1.1.0",
+			"channel stable would have the heads tide.v1.0.1, tide.v1.1.0, and OLM v0 would resolve nothing from it", nil, "tide.v1.0.0"},
+		"misspelled":                     {channel + "[{name: tide.v1.0.1}]\n", "1.1.0", "did you mean tide.v1.0.1?", nil, "tide.1.0.1"},
+		"listed in a template":           {template, "1.0.0", "file.yaml: bundles has 1.0.0 already", []string{"fast"}, ""},
+		"in a list":                      {"schema: olm.semver\nstable:\n  bundles:\n  - image: 1.1.0\n", "1.1.0", "list stable has 1.1.0 already", nil, ""},
+		"in a basic template":            {"schema: olm.template.basic\nentries:\n- {schema: olm.bundle, image: 1.1.0}\n", "1.1.0", "entries has 1.1.0 already", nil, ""},
+		"in a template with substitutes": {"schema: olm.template.substitutes\nentries:\n- {schema: olm.bundle, name: tide.v1.1.0, package: tide}\n", "1.1.0", "entries has tide.v1.1.0 already", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
+			catalogs.WriteBundle(t, "1.0.0", "tide", "1.0.0", "")
 			catalogs.WriteBundle(t, "1.1.0", "tide", "1.1.0", "")
 			catalogs.WriteBundle(t, "moon", "moon", "1.0.0", "")
 			catalogs.Write(t, "file.yaml", tc.text)
 			before := catalogs.Tree(t, ".")
-			if added, err := addition.Add(t.Context(), addition.Request{File: "file.yaml", Bundle: tc.bundle, Channels: tc.channels}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if added, err := addition.Add(t.Context(), addition.Request{File: "file.yaml", Bundle: tc.bundle, Channels: tc.channels, Replaces: tc.replaces}); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("added %v, error %v, want one with %q", added, err, tc.want)
 			}
 			if text, err := os.ReadFile("file.yaml"); err != nil || string(text) != tc.text {

@@ -128,7 +128,7 @@ func TestReadFails(t *testing.T) {
 		t.Errorf("canceled: got error %v", err)
 	}
 	require.NoError(t, os.Symlink(".", filepath.Join(dir, "folder")))
-	if _, _, err := fbc.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+	if _, _, err := fbc.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is a folder; expected a file") {
 		t.Errorf("of a link to a folder: got error %v", err)
 	}
 }

@@ -168,3 +168,20 @@ func TestRaise(t *testing.T) {
 		t.Error("the rule does not name the gates")
 	}
 }
+
+// TestVerdictNamesProfiles: what only a profile refuses is said to be refused by it, beside what OLM does with other packages.
+func TestVerdictNamesProfiles(t *testing.T) {
+	refused := func(pkg, rule string) *findings.Finding {
+		return findings.Rule{ID: rule, Severity: findings.Error}.Finding("catalog.yaml", "it is wrong").In(pkg)
+	}
+	for _, tc := range []struct {
+		profiles []string
+		want     []string
+	}{
+		{[]string{"community"}, []string{"1 package strands clusters of OLM v0: moon", "2 packages have faults that community refuses: moon, tide"}},
+		{nil, []string{"1 package strands clusters of OLM v0: moon", "2 packages have faults that --severity makes errors: moon, tide"}},
+	} {
+		found := []*findings.Finding{refused("tide", "bundle-registry"), refused("moon", "bundle-format"), refused("moon", "channel-path")}
+		assert.Equal(t, tc.want, rules.Verdict(found, tc.profiles))
+	}
+}

@@ -24,8 +24,9 @@ var verdicts = []struct {
 	{[]string{"olm-v1-against"}, "gives clusters of OLM v1 less than the earlier catalog", "give clusters of OLM v1 less than the earlier catalog"},
 }
 
-// Verdict states the consequences of the errors among findings, a sentence for each.
-func Verdict(found []*findings.Finding) (sentences []string) {
+// Verdict states the consequences of the errors among findings, a sentence for each. profiles are the names of those by which the
+// catalog was checked.
+func Verdict(found []*findings.Finding, profiles []string) (sentences []string) {
 	known := map[string]bool{}
 	for _, v := range verdicts {
 		names := packagesWith(found, func(f *findings.Finding) bool { return slices.Contains(v.rules, f.Rule) })
@@ -54,8 +55,13 @@ func Verdict(found []*findings.Finding) (sentences []string) {
 	case unread > 1:
 		sentences = append(sentences, fmt.Sprintf("opm rejects documents for %d faults", unread))
 	}
-	if len(sentences) == 0 && findings.Count(found, findings.Error) > 0 {
-		sentences = append(sentences, "what --severity makes an error was found")
+	raised := packagesWith(found, func(f *findings.Finding) bool { return !known[f.Rule] && !rejected(f) })
+	by := "--severity makes errors"
+	if len(profiles) > 0 {
+		by = strings.Join(profiles, ", ") + " refuses"
+	}
+	if len(raised) > 0 {
+		sentences = append(sentences, about(raised, "has faults that "+by, "have faults that "+by))
 	}
 	return sentences
 }

@@ -24,7 +24,8 @@ the image of a bundle. FILE is
   a file of a catalog, which gets the bundle's document and such entries
 
 Templates get an image as it is named here, catalogs get its digest. olm.semver and templates of Berth without
-entries list no updates: those follow from the versions.`,
+entries list no updates: those follow from the versions. An entry replaces the head or what --replaces says;
+the CSV's own replaces, skips and skipRange are not taken over.`,
 		Example: `  # The next version, in the only channel
   berth catalog add catalog/tide/catalog.yaml quay.io/example/tide-bundle:v0.3.0
 

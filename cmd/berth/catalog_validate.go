@@ -207,7 +207,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 		}
 		cmd.PrintErrln(summary)
 		if faults > 0 {
-			failed = append(failed, fmt.Errorf("%s: %s", c.name, strings.Join(rules.Verdict(left), "; ")))
+			failed = append(failed, fmt.Errorf("%s: %s", c.name, strings.Join(rules.Verdict(left, o.profiles), "; ")))
 		}
 	}
 	if gone > 0 {

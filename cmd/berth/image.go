@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/internal/oci"
 )
 
@@ -105,7 +107,7 @@ such an image directly. In a CatalogSource of OLM v0, set spec.grpcPodConfig.ext
 With --dockerfile, no image is built. Instead, the command writes DIR.Dockerfile beside the folder. From this file, a
 container engine builds an image that serves the catalog itself, based on ` + build.BaseImage + `.
 
-A catalog that cannot be read is rejected. Files that an .indexignore file excludes are left out.
+A catalog that cannot be read is rejected; if opm rejects it, there is a warning. Files that an .indexignore file excludes are left out.
 ` + aboutImages,
 		Example: `  # To a registry
   berth catalog image catalog/certified --push quay.io/example/catalog:v1
@@ -121,9 +123,18 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
 			content, err := build.Image(cmd.Context(), args[0])
+			var fault error
+			if err == nil {
+				_, fault = rules.Load(cmd.Context(), args[0])
+			}
 			stop()
 			if err != nil {
 				return err
+			}
+			if fault != nil {
+				first, _, _ := strings.Cut(fault.Error(), "\n")
+				cmd.PrintErrf("warning: opm rejects this catalog, and OLM v0 resolves nothing from some of its channels: %s; `%s` lists all findings\n",
+					escape.Line(first), escape.Command("berth catalog validate %s", args[0]))
 			}
 			if !dockerfile {
 				return to.put(cmd, content)

@@ -73,8 +73,11 @@ func Read(path string, from io.Reader) ([]byte, error) {
 
 // checkRegular fails for devices, pipes and the like.
 func checkRegular(path string, info os.FileInfo) error {
-	if info.Mode().IsRegular() {
+	switch {
+	case info.Mode().IsRegular():
 		return nil
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder; expected a file", path)
 	}
 	return fmt.Errorf("%s is not a regular file (%s); expected files and folders only: remove it", path, info.Mode())
 }

@@ -87,6 +87,10 @@ func TestTemplates(t *testing.T) {
 			if out, ok := c.run(with("FAIL_ON", "lost") + script.diff); !ok {
 				t.Errorf("of changes that strand no clusters it says: %s", out)
 			}
+			c.run("git rm -q -r --cached " + folder + " && git -c user.name=x -c user.email=x@example.com commit -q -m none && git tag none")
+			if out, ok := c.run(with("BASE", "none") + strings.ReplaceAll(script.diff, "CATALOG_BASE="+base, "CATALOG_BASE=none")); !ok || !strings.Contains(strings.ReplaceAll(out, "`", ""), folder+" is new: none does not have it") {
+				t.Errorf("of a new catalog it says: %s", out)
+			}
 			c.write("one")
 			if out, ok := c.run(script.validate); ok || !strings.Contains(out, "catalog.yaml:15:") {
 				t.Errorf("of a broken catalog it says: %s", out)
@@ -95,8 +99,12 @@ func TestTemplates(t *testing.T) {
 	}
 	c := &checkout{t: t, dir: t.TempDir(), env: append(env, "PATH="+bin+":"+os.Getenv("PATH"))}
 	c.write("1.0.0")
-	if out, ok := c.run(makefile + "catalog-graph && grep -c 'Updates of buoy' catalog.html"); !ok {
+	drawn := "grep -c 'Updates of buoy' catalog.html"
+	if out, ok := c.run(makefile + "catalog-graph && " + drawn); !ok {
 		t.Errorf("drawing a catalog, it says: %s", out)
+	}
+	if out, ok := c.run("mv " + folder + " gone\n! " + makefile + "catalog-graph && " + drawn + " && ! ls catalog.html.new"); !ok {
+		t.Errorf("a drawing that fails does not leave the earlier one: %s", out)
 	}
 }
 

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 )
@@ -195,5 +197,22 @@ func TestDecodeStrictlyReportsSomeFaults(t *testing.T) {
 	}{})
 	if len(found) != MaxFaults+1 || !strings.HasPrefix(found[MaxFaults].Message, "there are more faults") {
 		t.Errorf("%d findings; want %d", len(found), MaxFaults+1)
+	}
+}
+
+// TestWithoutLineBreakAtTheEnd: the last document of a file has the values that Kubernetes' decoder, which OLM's tools use, reads.
+func TestWithoutLineBreakAtTheEnd(t *testing.T) {
+	for _, last := range []string{"x", "|\n  x", "|-\n  x", "|+\n  x", ">\n  x", ">+\n\n  x\n\n  y", "'x'", "|\n  x\n  # no comment", "x # a comment", "x\r"} {
+		text := "a: 1\n---\nb: 2\na: " + last
+		documents, faults := Parse("x.yaml", []byte(text))
+		require.Empty(t, faults)
+		require.Len(t, documents, 2)
+		var want, got map[string]any
+		decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 30)
+		require.NoError(t, decoder.Decode(&want))
+		want = nil
+		require.NoError(t, decoder.Decode(&want))
+		require.NoError(t, json.Unmarshal(documents[1].Content, &got))
+		assert.Equal(t, want["a"], got["a"], "%q", last)
 	}
 }

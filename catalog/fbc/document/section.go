@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/catalog/fbc/rawyaml"
@@ -103,6 +104,9 @@ func Load(span Span) (Document, error) {
 
 // yamlToJSON converts a YAML document to JSON as OLM's tools do. It reports whether it is known to be shallow.
 func yamlToJSON(buffer, source []byte) (converted []byte, shallow bool, err error) {
+	if !bytes.HasSuffix(source, newline) { // OLM's tools read it by lines: a block scalar at the end of a file ends with a line break
+		source = append(slices.Clip(source), '\n')
+	}
 	if converted, ok := rawyaml.AppendJSON(buffer[:0], source); ok {
 		return converted, true, nil
 	}
