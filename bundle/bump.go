@@ -15,9 +15,9 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// Bump returns the next bundle after an earlier one. It has the next z-version, which updates all earlier ones of its minor
-// version, and the images that opts names. Other images come from the earlier bundle, and everything else from the driver's
-// current definition. Bump returns nil if nothing has changed.
+// Bump returns the next bundle after an earlier one. It has the next z-version, which updates all earlier z-versions of its minor
+// version, and the images that opts names. Other images come from the earlier bundle, and everything else from the driver's current
+// definition. Bump returns nil if nothing has changed.
 //
 // It uses only Images, Pinned and Released of opts.
 func Bump(earlier *registryv1.Bundle, d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
@@ -85,8 +85,8 @@ func optionsOf(b *registryv1.Bundle, d drivers.Driver) (Options, error) {
 	return opts, nil
 }
 
-// References returns, for each image of a bundle by its name in Options.Images, the reference under which registries have
-// the latest build: the pull spec in the bundle or, if that is a digest, the one in the driver's definition.
+// References returns the references under which registries have the latest builds of a bundle's images, by the names in Options.Images:
+// the pull spec in the bundle or, if that is a digest, the pull spec in the driver's definition.
 func References(earlier *registryv1.Bundle, d drivers.Driver) (map[string]string, error) {
 	was, err := optionsOf(earlier, d)
 	if err != nil {

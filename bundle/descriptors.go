@@ -9,8 +9,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// ownedAPIs describes the served versions of a custom resource for consoles. All of it comes from the schema, so that a
-// field is documented in one place: its Go type.
+// ownedAPIs describes the served versions of a custom resource for consoles. The descriptions come from the schema, so that a field is
+// documented in one place: its Go type.
 func ownedAPIs(crd *apiextensionsv1.CustomResourceDefinition) []v1alpha1.CRDDescription {
 	var owned []v1alpha1.CRDDescription
 	for _, version := range crd.Spec.Versions {

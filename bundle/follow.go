@@ -17,9 +17,9 @@ import (
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// Follow returns the next bundle after one of any operator: it has the next z-version, which replaces the earlier one, and other
-// images, named as in ImagesOf. Nothing else in the files changes, neither comments nor formatting. Follow returns nil if no image
-// changes.
+// Follow returns the next bundle after an earlier one, of any operator. It has the next z-version, which replaces the earlier version,
+// and the given images, named as in ImagesOf. Nothing else in the files changes, not even comments or formatting. Follow returns nil if
+// no image changes.
 func Follow(earlier *registryv1.Contents, images map[string]string, pinned bool) (*registryv1.Bundle, error) {
 	replaced, err := replacements(earlier, images)
 	if err != nil || len(replaced) == 0 {
@@ -49,7 +49,7 @@ func Follow(earlier *registryv1.Contents, images map[string]string, pinned bool)
 	return b, checkFollowing(b, pinned)
 }
 
-// checkFollowing checks that others can read a bundle.
+// checkFollowing checks that others can read a bundle and, if pinned, that it names all images by digest.
 func checkFollowing(b *registryv1.Bundle, pinned bool) error {
 	files := map[string][]byte{}
 	for _, f := range b.Files {

@@ -32,9 +32,9 @@ import (
 type Options struct {
 	// Version is the version of the package, such as 1.0.0.
 	Version semver.Version
-	// Replaces is the name of the ClusterServiceVersion that this one replaces; "" means the package's.
+	// Replaces is the name of the ClusterServiceVersion that this version replaces; "" means the value in Driver.Package.
 	Replaces string
-	// SkipRange are the versions that this one updates directly, such as ">=1.0.0 <1.0.3"; "" means the package's.
+	// SkipRange is the range of versions that OLM updates directly to this one, such as ">=1.0.0 <1.0.3"; "" means the package's range.
 	SkipRange string
 	// Pinned requires every image to be given by digest, as for a release: a tag may later name another image, and
 	// disconnected clusters mirror by digest.

@@ -50,7 +50,7 @@ const FeaturePrefix = "features.operators.openshift.io/"
 func features(d drivers.Driver) map[string]string {
 	features := map[string]bool{
 		"csi":            true,
-		"disconnected":   true, // every image is in relatedImages and reaches the pods from there
+		"disconnected":   true, // every image is in relatedImages, and the pods use no others
 		"proxy-aware":    true, // the cluster's proxy is passed on to the driver
 		"tls-profiles":   true, // the operator's endpoint and the driver's follow the cluster's TLS profile
 		"fips-compliant": false,

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// monitoringFiles returns the objects that let the cluster's monitoring scrape the operator. OLM creates them in the
-// operator's namespace and removes them with the operator, under OLM v0 with the help of package operator/controllers.
+// monitoringFiles returns the objects that let the cluster's monitoring scrape the operator. OLM creates them in the operator's namespace
+// and removes them with the operator. Under OLM v0, package operator/controllers makes sure of their removal.
 func monitoringFiles(d drivers.Driver) ([]registryv1.File, error) {
 	monitoring, err := d.OperatorMonitoring()
 	if err != nil {

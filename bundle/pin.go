@@ -46,12 +46,12 @@ func Pin(b *registryv1.Bundle, pins map[string]string) (*registryv1.Bundle, erro
 	return pinned, nil
 }
 
-// csvPath is where Generate writes the ClusterServiceVersion.
+// csvPath returns the path to which Generate writes the ClusterServiceVersion.
 func csvPath(b *registryv1.Bundle) string {
 	return registryv1.ManifestsDir + "/" + b.Package + ".clusterserviceversion.yaml"
 }
 
-// pinYAML replaces each value of a YAML file that is a pull spec. Its first line, if that is a comment, stays.
+// pinYAML replaces each value of a YAML file that is a pull spec. If the first line is a comment, it stays.
 func pinYAML(file []byte, pins map[string]string) ([]byte, error) {
 	var header []byte
 	if line, _, found := bytes.Cut(file, []byte("\n")); found && bytes.HasPrefix(line, []byte("#")) {

@@ -15,9 +15,8 @@ var (
 // teamRoles returns roles that aggregate an API to view, edit and admin, so that a team has the permissions of its role in
 // its namespace. Only the operator may write status.
 //
-// OLM creates similar roles named <definition>-<version>-<role> while the operator is installed. These have other names, so
-// that the two do not overwrite each other, and no owner: teams keep their permissions, as they keep their objects, when
-// the operator is removed.
+// OLM creates similar roles named <definition>-<version>-<role> while the operator is installed. The roles here have other names, so that
+// neither overwrites the other, and no owner, so that teams keep their permissions, like their objects, when the operator is removed.
 func teamRoles(crd *apiextensionsv1.CustomResourceDefinition) []*rbacv1.ClusterRole {
 	if crd.Spec.Scope != apiextensionsv1.NamespaceScoped {
 		return nil

@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FIPSEndpointEnv is the variable that makes the AWS SDK call AWS's FIPS endpoints. An administrator sets it for the
-// operator, which passes it on.
+// FIPSEndpointEnv is the variable that makes the AWS SDK call AWS's FIPS endpoints. An administrator sets it for the operator, which
+// passes it on to the driver.
 const FIPSEndpointEnv = "AWS_USE_FIPS_ENDPOINT"
 
 // AWSRegion says how to tell a driver its region. AWS may have special endpoints and a private CA in that region.
 type AWSRegion struct {
-	// Endpoints are the environment variables with the endpoints of AWS's services for the driver, by the name of the
-	// service in the Infrastructure.
+	// Endpoints maps the name of an AWS service in the Infrastructure to the driver's environment variable for the endpoint of that
+	// service.
 	Endpoints map[string]string
 	// CAFile is where the container's asset mounts the CA bundle of the cloud.
 	CAFile string
@@ -53,9 +53,8 @@ func (r AWSRegion) Apply(cluster Cluster, container *corev1.Container) (leftOut 
 	return leftOut
 }
 
-// fipsUnusable says why a driver cannot use FIPS endpoints, or "" if it can. If AWS has no FIPS endpoint there, the EFS
-// driver exits because of the variable. If a service has a custom endpoint, the SDK refuses each call: "FIPS and custom
-// endpoint are not supported".
+// fipsUnusable returns why a driver cannot use FIPS endpoints, or "" if it can. If AWS has no FIPS endpoint in the region, the variable
+// makes the EFS driver exit. If a service has a custom endpoint, the SDK refuses each call: "FIPS and custom endpoint are not supported".
 func fipsUnusable(wanted, region string, custom []string) string {
 	switch {
 	case !strings.EqualFold(wanted, "true"):

@@ -8,10 +8,9 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 )
 
-// AWSTags returns the tags of the cluster's Infrastructure that a driver can set on the resources that it creates, and
-// a sentence about each tag that it cannot. The order is stable, because a change of it would roll the driver's pods.
-// resources names what the driver creates, such as "volumes". problem says why the driver cannot set a tag, or "" if it
-// can.
+// AWSTags returns the tags of the cluster's Infrastructure that a driver can set on the resources that it creates, and a sentence about
+// each tag that it cannot set. The order of the tags is stable, because another order would roll the driver's pods. resources names what
+// the driver creates, such as "volumes". problem returns why the driver cannot set a tag, or "" if it can.
 func AWSTags(infrastructure *configv1.Infrastructure, resources string, problem func(configv1.AWSResourceTag) string) (tags []configv1.AWSResourceTag, leftOut []string) {
 	for _, tag := range clusterAWSTags(infrastructure) {
 		if why := problem(tag); why != "" {

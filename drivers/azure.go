@@ -10,14 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// AzureCredentialKeys are the keys of a Secret with Azure credentials: of a service principal, or of an identity that
-// uses a service account's tokens.
+// AzureCredentialKeys are the alternative sets of keys in a Secret with Azure credentials: for a service principal, or for an identity
+// that uses a service account's tokens.
 var AzureCredentialKeys = [][]string{
 	{"azure_client_id", "azure_client_secret"},
 	{"azure_client_id", "azure_tenant_id", "azure_federated_token_file"},
 }
 
-// AzureCredentialsInjectorImage has the program that merges the credentials of a driver into the configuration of the cloud.
+// AzureCredentialsInjectorImage is the image of the program that merges the credentials of a driver into the configuration of the cloud.
 // The driver reads both from one file.
 var AzureCredentialsInjectorImage = Image{Env: "CREDENTIALS_INJECTOR_IMAGE", Default: "quay.io/openshift/origin-cluster-cloud-controller-manager-operator:4.21"}
 
@@ -28,7 +28,7 @@ const (
 	azureEndpointsKey = "endpoints"
 )
 
-// AzureCloudConfig is the CloudConfig of a driver on Azure.
+// AzureCloudConfig returns the CloudConfig of a driver on Azure.
 func AzureCloudConfig(configMap string) *CloudConfig {
 	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _, _ map[string]string) (map[string]string, error) {
 		text := cloud[CloudConfigKey]
@@ -44,7 +44,7 @@ func AzureCloudConfig(configMap string) *CloudConfig {
 	}}
 }
 
-// azureFields are the fields that a driver requires.
+// azureFields are the fields of the cloud's configuration that a driver requires.
 var azureFields = []string{"tenantId", "subscriptionId", "resourceGroup", "location"}
 
 func checkAzureConfig(text string) error {
@@ -69,8 +69,8 @@ func IsAzureStack(infrastructure *configv1.Infrastructure) bool {
 	return azure != nil && azure.CloudName == configv1.AzureStackCloud
 }
 
-// AzureEndpoints tells a container where the endpoints of an Azure Stack are. folder is where the container mounts the
-// ConfigMap of AzureCloudConfig. The result is the Apply function of a Setting.
+// AzureEndpoints returns the Apply function of a Setting that tells a container where the endpoints of an Azure Stack are. folder is
+// where the container mounts the ConfigMap of AzureCloudConfig.
 func AzureEndpoints(folder string) func(Cluster, *corev1.Container) []string {
 	return func(cluster Cluster, container *corev1.Container) (leftOut []string) {
 		if IsAzureStack(cluster.Infrastructure) {
@@ -84,8 +84,8 @@ func AzureEndpoints(folder string) func(Cluster, *corev1.Container) []string {
 // default.
 const tagsDelimiter = "|"
 
-// AzureTags returns the parameters of a class with the tags that Azure drivers set on new resources: the tag by which
-// the installer finds the cluster's resources, the tags that the cluster wants on all its resources, and more.
+// AzureTags returns class parameters with the tags that Azure drivers set on new resources: the tag by which the installer finds the
+// cluster's resources, the tags that the cluster wants on all its resources, and the tags in more.
 func AzureTags(infrastructure *configv1.Infrastructure, more ...string) map[string]string {
 	azure := azureOf(infrastructure)
 	if azure == nil {

@@ -2,10 +2,9 @@ package drivers
 
 import "time"
 
-// Backend is the storage service that provisions the driver's volumes, for a service that is missing in some clouds and
-// offers different kinds of storage in each. The driver is installed once the backend offers something. If the backend
-// cannot be reached, the driver stays installed, because the offer still stands. The code that queries it is in
-// drivers/NAME/controller.
+// Backend describes the storage service that provisions the driver's volumes. It is for services that some clouds lack, and that offer
+// other kinds of storage in each cloud. The driver is installed once the backend offers storage. If the backend cannot be reached, the
+// driver stays installed, because the offer still stands. The code that queries the backend is in drivers/NAME/controller.
 type Backend struct {
 	// Name is how users know the backend, such as "OpenStack Manila", and Kind is one kind of storage that it offers,
 	// such as "share type".
@@ -16,6 +15,6 @@ type Backend struct {
 	Interval time.Duration
 }
 
-// MaxClasses is how many StorageClasses there are for the offers of a backend. Whoever may write the Secret with the credentials chooses the
+// MaxClasses is the maximum number of StorageClasses for a backend. Whoever may write the Secret with the credentials chooses the
 // backend, and could otherwise fill etcd with classes.
 const MaxClasses = 200

@@ -18,7 +18,7 @@ type Certification struct {
 	// TopologyKeys are the topology keys that the driver sets on nodes, if the topology decides where a volume can be
 	// used.
 	TopologyKeys []string
-	// Clones says that a claim can be the source of another one.
+	// Clones says that a claim can be the source of another claim.
 	Clones bool
 	// MountGroup says that the driver mounts volumes for the group of a pod, so that the kubelet need not change the
 	// owners of files.

@@ -10,11 +10,11 @@ import (
 // Cloud is the cluster's information about its cloud. It must not be modified.
 type Cloud struct {
 	Infrastructure *configv1.Infrastructure
-	// Config is the configuration of the cloud. CABundle is the CA bundle of its endpoints, in PEM format and not
-	// checked. Both are "" if there is none, or if the driver has neither a Configuration nor a CloudConfig.
+	// Config is the configuration of the cloud. CABundle is the CA bundle of the cloud's endpoints, in PEM format and not checked. Both
+	// are "" if there is none, or if the driver has neither a Configuration nor a CloudConfig.
 	Config, CABundle string
-	// TrustedCABundle has the certificate authorities that the driver's pods trust instead of their images'
-	// authorities: the system's, and those that the cluster trusts, in PEM format. It is "" until they are known.
+	// TrustedCABundle has, in PEM format, the certificate authorities that the driver's pods trust instead of the authorities in their
+	// images: the system's, and those that the cluster trusts. It is "" until they are known.
 	TrustedCABundle string
 	// Credentials is the content of the Secret with the driver's credentials.
 	Credentials map[string][]byte

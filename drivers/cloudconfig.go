@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// OpenShift publishes the configuration of the cloud in this ConfigMap, which the Infrastructure names in
-// spec.cloudConfig. It has a key for the configuration, and one for the CA bundle of the cloud's endpoints. The
-// installer fills the bundle from additionalTrustBundle. Only administrators can write to the namespace.
+// OpenShift publishes the configuration of the cloud in this ConfigMap, a copy of the ConfigMap that the Infrastructure names in
+// spec.cloudConfig. It has a key for the configuration, and a key for the CA bundle of the cloud's endpoints, which the installer fills
+// from additionalTrustBundle. Only administrators can write to the namespace.
 const (
 	CloudConfigNamespace = "openshift-config-managed"
 	CloudConfigName      = "kube-cloud-config"
@@ -33,13 +33,13 @@ type CloudConfig struct {
 	// cloud, Source, and the current ConfigMap, which an earlier operator may have written. Each is nil if there is no
 	// such ConfigMap. After an error, the content stays as it is.
 	Content func(cloud, source, current map[string]string) (content map[string]string, err error)
-	// Discovery says what the operator of a new cluster finds out from the cloud itself; nil for nothing.
+	// Discovery describes what the operator asks the cloud in a new cluster; nil for nothing.
 	Discovery *Discovery
 }
 
-// Discovery describes the operator's query to the cloud before it fills the driver's ConfigMap for the first time. The
-// answer changes nothing in a cluster that already has the ConfigMap, even from another operator. The code of the query
-// is in drivers/NAME/controller.
+// Discovery describes the query that the operator sends to the cloud before it fills the driver's ConfigMap for the first time. The
+// answer changes nothing in a cluster that already has the ConfigMap, even if another operator created it. The code of the query is in
+// drivers/NAME/controller.
 type Discovery struct {
 	// Secret names the Secret, in the driver's namespace, with the credentials for the cloud.
 	Secret string
@@ -52,7 +52,7 @@ func (d Driver) AsksCloud() bool {
 	return d.Backend != nil || d.CloudAccess != nil || d.CloudConfig != nil && d.CloudConfig.Discovery != nil
 }
 
-// CloudCABundle returns the CloudConfig of a driver that needs only the cloud's CA bundle, if there is one.
+// CloudCABundle returns the CloudConfig of a driver that needs only the cloud's CA bundle. A cloud may have none.
 func CloudCABundle(configMap string) *CloudConfig {
 	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _, _ map[string]string) (map[string]string, error) {
 		bundle := cloud[CABundleKey]

@@ -10,12 +10,12 @@ import (
 type ClusterStorage struct {
 	// Platform is the type in status.platformStatus of Infrastructure/cluster.
 	Platform configv1.PlatformType
-	// FeatureGate must be enabled; "" for none.
+	// FeatureGate is the feature gate that must be enabled; "" for none.
 	FeatureGate configv1.FeatureGateName
-	// Without returns why a cluster of that platform does not get the driver, as a clause for a condition, or "" if it
-	// does. It may be nil.
+	// Without returns why a cluster of that platform does not get the driver, as a clause for a condition, or "" if the cluster gets it.
+	// Without may be nil.
 	Without func(Platform) string
-	// Optional says that the cloud may have nothing for the driver. The platform's storage is available without it.
+	// Optional says that the cloud may have no storage for the driver. The platform's storage counts as available without the driver.
 	Optional bool
 	// DefaultClass names the StorageClass among the assets that is the default of a fresh cluster; "" for none. A
 	// platform has at most one driver with a default class.
@@ -29,7 +29,6 @@ type ClusterStorage struct {
 type Platform struct {
 	Infrastructure *configv1.Infrastructure
 	Storage        operatorv1.StorageSpec
-	// Installed says that the cluster has the driver, or its ClusterCSIDriver. A driver that may be in use is never
-	// taken away.
+	// Installed says that the cluster has the driver, or its ClusterCSIDriver. A driver that may be in use is never removed.
 	Installed bool
 }

@@ -23,7 +23,7 @@ func setDNSPolicy(cluster Cluster, pod *corev1.PodSpec) (leftOut []string) {
 	return nil
 }
 
-// IsDNSPolicy reports whether a value of the variable has an effect. In the node's network, ClusterFirst is the same as Default.
+// IsDNSPolicy reports whether a value of the variable has an effect. ClusterFirst has none: on the node's network, it means Default.
 func IsDNSPolicy(value string) bool {
 	return value == string(corev1.DNSDefault) || value == string(corev1.DNSClusterFirstWithHostNet)
 }

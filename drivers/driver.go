@@ -21,7 +21,7 @@ type Driver struct {
 	Name string
 	// CSIName names the driver's CSIDriver and ClusterCSIDriver objects, such as "efs.csi.aws.com".
 	CSIName string
-	// ConditionPrefix starts the type of each condition that one controller writes, such as "AWSEFS".
+	// ConditionPrefix, such as "AWSEFS", begins the type of each condition that a single controller writes.
 	ConditionPrefix string
 
 	// Package describes the driver in the Operator Lifecycle Manager and in a console. It is empty if the driver is in
@@ -30,11 +30,11 @@ type Driver struct {
 	// Operator says how the driver's operator runs in a cluster.
 	Operator Operator
 
-	// Namespace is the driver's fixed namespace, if it has one because volumes refer to Secrets there or earlier
+	// Namespace is the driver's fixed namespace, if the driver needs one: because volumes refer to Secrets there, or because earlier
 	// operators always used it. Other drivers run in the namespace of their operator.
 	Namespace string
-	// Backend is the driver's storage service, if it may have nothing to offer. The driver is installed only if there
-	// is an offer.
+	// Backend is the driver's storage service, if that service may have no storage to offer. The driver is installed only once the
+	// service offers storage.
 	Backend *Backend
 	// Configuration is the driver's configuration, if the operator has to write it to a file.
 	Configuration *Configuration
@@ -53,14 +53,14 @@ type Driver struct {
 	// library-go's CSI controllers replace the others. Objects are applied in the order of their paths: a role must
 	// precede its bindings, or the API server rejects these.
 	Assets fs.FS
-	// Retired are objects that other versions of the driver have and this one does not.
+	// Retired are objects that other versions of the driver have and this version does not.
 	Retired []Retired
 	// Images are the container images that the assets' image placeholders stand for.
 	Images []Image
 	// Settings adapt the driver's containers to the cluster's configuration.
 	Settings []Setting
-	// ConfigFields are the fields of the ClusterCSIDriver's spec.driverConfig that the driver honors. A condition names
-	// other fields.
+	// ConfigFields are the fields of the ClusterCSIDriver's spec.driverConfig that the driver honors. A condition names any other fields
+	// that are set.
 	ConfigFields ConfigFields
 	// ClassParameters returns additional parameters for each StorageClass among the assets, from the cluster's
 	// configuration. It may be nil.
@@ -89,15 +89,14 @@ type Driver struct {
 type History struct {
 	// Labels mark the objects that an earlier operator made.
 	Labels map[string]string
-	// CSIDriverAnnotation is a key that marks the CSIDriver of an earlier operator, whatever its value; "" for none.
+	// CSIDriverAnnotation is the key of an annotation that marks the CSIDriver of an earlier operator, with any value; "" for none.
 	CSIDriverAnnotation string
 	// Finalizers are the finalizers that earlier operators added to the ClusterCSIDriver. Nobody else will ever remove them.
 	Finalizers []string
 	// Traces are objects in which earlier operators named the service accounts of their drivers, in addition to the
 	// driver's own assets.
 	Traces []Trace
-	// Foreign says what an administrator can do about another operator's driver that a trace shows, in sentences for a
-	// condition.
+	// Foreign holds sentences for a condition: what an administrator can do if a trace shows another operator's driver.
 	Foreign string
 	// Predecessors are the operators that OLM may run where the cluster storage operator takes over.
 	Predecessors []Predecessor
@@ -138,7 +137,7 @@ type Operator struct {
 	Env []string
 	// Alerts are Prometheus alerting rules, as a YAML list, in addition to every operator's alerts.
 	Alerts string
-	// Rules are permissions in addition to the common ones and the ones to manage the assets. Their From is filled in.
+	// Rules are permissions in addition to the common ones and the ones to manage the assets. OperatorRules sets their From.
 	Rules []permissions.Rule
 }
 
@@ -158,8 +157,8 @@ type Package struct {
 	Channel string
 	// Replaces names the ClusterServiceVersion that the first version of this package replaces.
 	Replaces string
-	// UpdatesFrom is the oldest version from which OLM can update directly to any version of this package, whatever
-	// version that replaces; "" for none.
+	// UpdatesFrom is the oldest version from which OLM can update directly to any version of this package, no matter which version it
+	// replaces; "" for none.
 	UpdatesFrom string
 	// MinKubeVersion is the oldest Kubernetes that the operator runs on.
 	MinKubeVersion string

@@ -1,8 +1,8 @@
 package drivers
 
-// InTree is a volume source of Kubernetes' own API whose volumes CSI migration hands to a driver. Objects with such
-// volumes stay as they are: nothing in a PersistentVolume or a pod says that a CSI driver serves it. The names come
-// from k8s.io/csi-translation-lib, with which Kubernetes and the sidecars translate such volumes.
+// InTree is a volume source of Kubernetes' own API whose volumes CSI migration hands to a driver. Objects with such volumes stay as they
+// are: nothing in a PersistentVolume or a pod says that a CSI driver serves the volume. The names come from k8s.io/csi-translation-lib,
+// with which Kubernetes and the sidecars translate such volumes.
 type InTree struct {
 	// Source is the field with the volume source, as in JSON. It has the same name in the spec of a PersistentVolume and
 	// in a volume of a pod.

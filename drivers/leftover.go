@@ -18,8 +18,8 @@ const CredentialsRequestNamespace = "openshift-cloud-credential-operator"
 // does not touch it, because the driver's pods may need it until all of them are up to date.
 type Leftover struct {
 	Kind schema.GroupVersionKind
-	// Namespace is as in an asset: NamespacePlaceholder for the driver's own, "" for a cluster-scoped object, or one of
-	// OpenShift's, which begin with "openshift-".
+	// Namespace is as in an asset: NamespacePlaceholder for the driver's namespace, "" for a cluster-scoped object, or one of OpenShift's
+	// namespaces, which begin with "openshift-".
 	Namespace string
 	Name      string
 	// Credentials are the credentials that a CredentialsRequest requests; nil for other kinds.
@@ -30,13 +30,13 @@ type Leftover struct {
 type OldCredentials struct {
 	// Secret is the Secret that the CredentialsRequest names.
 	Secret string
-	// Copy is the Secret into which the predecessor copied them, under Keys; "" if it did not.
+	// Copy is the Secret into which the predecessor copied the credentials, under Keys; "" if it made no copy.
 	Copy string
 	Keys []string
 }
 
-// Leftovers returns the leftovers of the driver's predecessors, for a driver in a namespace, with this namespace in
-// place of the placeholder. It fails if one of them must not be deleted.
+// Leftovers returns the leftovers of the predecessors of a driver in a namespace, with this namespace in place of the placeholder. It
+// fails if a leftover must not be deleted.
 func (d Driver) Leftovers(namespace string) ([]Leftover, error) {
 	assets, err := d.unrendered()
 	if err != nil {

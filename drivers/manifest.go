@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// NamespacePlaceholder stands for the driver's namespace in assets, and for retired objects.
+// NamespacePlaceholder stands for the driver's namespace in assets, retired objects and leftovers.
 const NamespacePlaceholder = "${NAMESPACE}"
 
 // Manifest is one object of a driver, rendered from its asset.

@@ -42,8 +42,8 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels},
-			// The lock keeps two operators from being active at the same time, whatever the strategy. Recreate would
-			// wait until all old pods have ended. If one is on a lost node, that is forever.
+			// The lock keeps two operators from being active at the same time, whatever the strategy. Recreate would wait until all old
+			// pods have ended. If one is on a lost node, it would wait forever.
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
 				MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0))}},
 			Template: corev1.PodTemplateSpec{
@@ -71,8 +71,8 @@ func NetworkPolicyLabels(traffic ...string) map[string]string {
 	return found
 }
 
-// operatorTraffic is the traffic of the operator: with the API server, with readers of its metrics, and with the cloud,
-// if it calls the cloud itself.
+// operatorTraffic returns the kinds of the operator's traffic: with the API server, with readers of its metrics, and with the cloud, if
+// it calls the cloud itself.
 func (d Driver) operatorTraffic() []string {
 	traffic := []string{"api-server", "dns", "operator-metrics-range"}
 	if d.AsksCloud() {
@@ -90,7 +90,7 @@ func (d Driver) operatorPod() corev1.PodSpec {
 	return pod
 }
 
-// OperatorPod returns the pod of an operator. command is a command of berth-operator.
+// OperatorPod returns the pod of an operator. command is a command of berth-operator with its arguments.
 func OperatorPod(name, image string, command ...string) corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName: name,
@@ -149,7 +149,7 @@ func OperatorPod(name, image string, command ...string) corev1.PodSpec {
 // tokenAudience is the audience of tokens that a cloud accepts from an OpenShift cluster.
 const tokenAudience = "openshift"
 
-// mountToken gives the operator's container the token with which it assumes a role. The kubelet renews it.
+// mountToken gives the operator's container the token with which the operator assumes a role. The kubelet renews the token.
 func (a *CloudAccess) mountToken(pod *corev1.PodSpec) {
 	const name = "cloud-token"
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{

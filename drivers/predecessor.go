@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Predecessor is an operator of the driver that the Operator Lifecycle Manager (OLM) runs, and that the cluster
-// storage operator succeeds. It says how to find that operator, and what the operator leaves. Its package is the
-// driver's package.
+// A Predecessor is an operator of the driver that the Operator Lifecycle Manager (OLM) runs, and that the cluster storage operator
+// succeeds. The fields say how to find that operator, and what it leaves behind. Its package has the same name as the driver's package.
 type Predecessor struct {
 	// Versions are the versions of its ClusterServiceVersions, as a range such as ">=4.3.0-0 <4.6.0-0".
 	Versions string
@@ -19,7 +18,7 @@ type Predecessor struct {
 	Operator string
 	// CustomResource is the object that configured it, besides the ClusterCSIDriver; nil if there is none.
 	CustomResource *CustomResource
-	// Namespace is where its bundle suggested to install it; "" if that namespace was not its own.
+	// Namespace is the dedicated namespace that its bundle suggested for its installation; "" if it suggested none.
 	Namespace string
 	// Leaves are objects that it created, and that nothing needs once its driver has been taken over.
 	Leaves []Leftover
@@ -67,8 +66,8 @@ func logLevel(text string) operatorv1.LogLevel {
 	return ""
 }
 
-// Unsettled says why an administrator must decide what becomes of the driver, as a clause; "" if nothing has to be
-// decided. If the earlier operator did not manage the driver, its state is unknown.
+// Unsettled returns, as a clause, why an administrator must decide what becomes of the driver; "" if nothing has to be decided. If the
+// earlier operator did not manage the driver, the driver's state is unknown.
 func (s OldSettings) Unsettled() string {
 	switch {
 	case s.Deleted:

@@ -71,7 +71,7 @@ func (d Driver) allRules() ([]permissions.Rule, error) {
 	return append(rules, toRetire...), err
 }
 
-// definition is the file that defines the driver.
+// definition returns the path of the file that defines the driver.
 func (d Driver) definition() string { return path.Join("drivers", d.Name, "driver.go") }
 
 // unrendered returns the driver's assets, and keeps the placeholders whose values depend on the cluster.
@@ -118,8 +118,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		{For: reconcile, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers/status"}, Names: []string{d.CSIName},
 			Verbs: []string{"patch"}},
 
-		// The driver may be in any namespace that an administrator chose, like an earlier operator's lock. The operator
-		// identifies the namespace by its UID, which it reads before each write.
+		// The driver may be in any namespace that an administrator chose, and so may an earlier operator's lock. The operator identifies
+		// the namespace by its UID, which it reads before each write.
 		{For: locate, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 		{For: locate, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get"}},
 
@@ -202,8 +202,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// rulesToOwn returns the permissions to add an owner to objects that OLM creates without one. OLM installs only
-// packages.
+// rulesToOwn returns the permissions to add an owner to objects that OLM creates without one. A driver without a package needs none,
+// because OLM does not install it.
 func (d Driver) rulesToOwn(reason string) ([]permissions.Rule, error) {
 	if !d.HasPackage() {
 		return nil, nil
@@ -244,7 +244,7 @@ var kinds = map[schema.GroupKind]struct {
 	permits bool
 	// optional objects are deleted if an administrator does not want them, even while the driver stays.
 	optional bool
-	// uncreated is the reason why no end-to-end run of an operator that can remove its driver creates an object.
+	// uncreated is the reason why no end-to-end run of an operator that can remove its driver creates an object of this kind.
 	uncreated string
 }{
 	{Kind: "ConfigMap"}: {resource: "configmaps"},
@@ -286,8 +286,8 @@ func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKi
 // a binding.
 func (m Manifest) Recreated() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].recreated }
 
-// Permits reports whether an object gives permissions or credentials to the driver's namespace. SecurityContextConstraints that
-// list no users do not: a role gives the use of them.
+// Permits reports whether an object gives permissions or credentials to the driver's namespace. SecurityContextConstraints that list no
+// users do not: a role permits their use.
 func (m Manifest) Permits() bool {
 	users, listed, _ := unstructured.NestedStringSlice(m.Object.Object, "users")
 	return kinds[m.Object.GroupVersionKind().GroupKind()].permits && !(listed && len(users) == 0)
@@ -296,9 +296,8 @@ func (m Manifest) Permits() bool {
 // TrialName returns the name for the dry run that shows whether an object can be created.
 func TrialName(name string) string { return name + "-trial" }
 
-// rulesToManage returns the permissions to create, watch, change and delete the object of an asset. They are limited to
-// its name: lists and watches select the object by name, and server-side apply, which creates it, has the name in the
-// request.
+// rulesToManage returns the permissions to create, watch, change and delete the object of an asset. They are limited to its name: lists
+// and watches select the object by name, and server-side apply, which creates the object, has the name in the request.
 func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 	object := m.Object
 	group := object.GroupVersionKind().GroupKind()
@@ -352,7 +351,7 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// Delegated returns the permissions that a role gives, because RBAC lets nobody grant permissions that they lack.
+// Delegated returns the permissions that a role gives. The operator needs them, too: RBAC lets nobody grant permissions that they lack.
 func (m Manifest) Delegated(reason string) ([]permissions.Rule, error) {
 	var role rbacv1.ClusterRole // also fits a Role
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &role); err != nil {

@@ -11,5 +11,5 @@ var (
 	KubeRBACProxyImage       = Image{Env: "KUBE_RBAC_PROXY_IMAGE", Default: "quay.io/openshift/origin-kube-rbac-proxy:4.21"}
 )
 
-// SidecarImages are the images that all drivers share.
+// SidecarImages are the images that drivers share. Not every driver runs all of them.
 var SidecarImages = []Image{ProvisionerImage, AttacherImage, ResizerImage, SnapshotterImage, NodeDriverRegistrarImage, LivenessProbeImage, KubeRBACProxyImage}

@@ -13,7 +13,7 @@ import (
 // operatorFields are the fields of a ClusterCSIDriver's spec that the operator honors for each driver.
 var operatorFields = []string{"managementState", "logLevel", "operatorLogLevel", "observedConfig", "storageClassState"}
 
-// ConfigFields says which fields of spec.driverConfig of its ClusterCSIDriver a driver honors.
+// ConfigFields says which fields a driver honors in spec.driverConfig of its ClusterCSIDriver.
 type ConfigFields struct {
 	// Type is the driver's driverType; "" if the API has none for it.
 	Type operatorv1.CSIDriverType
@@ -21,8 +21,8 @@ type ConfigFields struct {
 	Fields []string
 }
 
-// withoutEffect names the fields of the ClusterCSIDriver that are set although neither the driver nor its operator
-// reads them. The API has the fields of all drivers in one type, so the API server accepts them for every driver.
+// withoutEffect returns a sentence that names the fields of the ClusterCSIDriver that are set although neither the driver nor its
+// operator reads them. The API has the fields of all drivers in one type, so the API server accepts them for every driver.
 func (d Driver) withoutEffect(custom *operatorv1.ClusterCSIDriver) []string {
 	var spec map[string]any
 	document, err := json.Marshal(custom.Spec)
@@ -45,7 +45,7 @@ func (d Driver) withoutEffect(custom *operatorv1.ClusterCSIDriver) []string {
 		d.CSIName, strings.Join(fields, ", "))}
 }
 
-// unread returns the paths of set fields that are not known. If deep, it also checks the fields of objects.
+// unread returns the paths of set fields that are not known. If deep is set, it also checks the fields of objects.
 func unread(prefix string, fields map[string]any, known []string, deep bool) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

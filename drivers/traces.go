@@ -18,8 +18,8 @@ type Trace struct {
 	Name string
 	// Accounts are the driver's service accounts that the object may name.
 	Accounts []string
-	// Foreign says that the objects of the trace's driver have other names than ours, so that it cannot be adopted.
-	// Such a trace does not show where our driver is, but that another driver exists. The operator then stands back.
+	// Foreign says that the objects of the trace's driver have other names than ours, so that the driver cannot be adopted. Such a trace
+	// does not show where our driver is, but that another driver exists. The operator then installs nothing.
 	Foreign bool
 	// Owner describes, for administrators, the operator to which the driver belongs while the object exists; "" if it
 	// belongs to ours.
@@ -33,11 +33,11 @@ const ClusterStorageNamespace = "openshift-cluster-csi-drivers"
 // clusterStorageOperator describes that operator for administrators.
 const clusterStorageOperator = "the cluster storage operator"
 
-// SuccessorBinding is the name of the driver's operator's ClusterRoleBinding, the first of a driver's objects that the
-// cluster storage operator creates.
+// SuccessorBinding returns the name of the ClusterRoleBinding of the driver's operator: the first object that the cluster storage
+// operator creates for a driver.
 func (d Driver) SuccessorBinding() string { return d.Operator.Name + "-clusterrolebinding" }
 
-// clusterStorageTrace returns the trace of a driver that the cluster storage operator owns.
+// clusterStorageTrace returns the trace that a driver has if the cluster storage operator owns the driver.
 func clusterStorageTrace(d Driver) Trace {
 	return Trace{Kind: ClusterRoleBindingKind, Name: d.SuccessorBinding(), Accounts: []string{d.Operator.Name}, Owner: clusterStorageOperator}
 }

@@ -2,12 +2,12 @@ package drivers
 
 import "net/http"
 
-// MaxAnswer is the largest answer of a cloud that operators read, in bytes. A page of 100 EFS access points with 50 tags of the largest size
-// each has 8 MiB.
+// MaxAnswer is the size, in bytes, of the largest answer that operators read from a cloud. A page of 100 EFS access points, each with 50
+// tags of the maximum size, has 8 MiB.
 const MaxAnswer = 16 << 20
 
-// LimitedTransport ends answers of a cloud with an error after MaxAnswer: whoever may write a Secret with credentials may choose who
-// answers, and an endless answer would take the operator's memory.
+// LimitedTransport ends a cloud's answer with an error after MaxAnswer bytes: whoever may write a Secret with credentials may choose the
+// server, and an endless answer would exhaust the operator's memory.
 type LimitedTransport struct{ *http.Transport }
 
 // RoundTrip sends a request.

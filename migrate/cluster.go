@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// DefaultJournalNamespace holds the journals unless an administrator names another namespace. No tenant can write
-// there, and none can create a namespace of that name.
+// DefaultJournalNamespace holds the journals unless an administrator names another namespace. No tenant can write there, or create a
+// namespace of that name.
 const DefaultJournalNamespace = metav1.NamespaceSystem
 
 // Cluster is the connection to a cluster.
@@ -26,7 +26,7 @@ type Cluster struct {
 	// JournalNamespace holds the journals. Anyone who can write there controls migrations. The default is
 	// DefaultJournalNamespace.
 	JournalNamespace string
-	// Warn, if set, is called for each ConfigMap that is ignored there, with the reason.
+	// Warn, if set, is called with the reason for each ConfigMap in the journals' namespace that is ignored.
 	Warn func(string)
 }
 
@@ -50,7 +50,7 @@ func (e Engine[P]) command(journals string, p Plan, verb string) string {
 	return line
 }
 
-// Find reads an object and reports whether it exists. The objects of an API that the cluster does not serve do not.
+// Find reads an object and reports whether it exists. If the cluster does not serve the object's API, the object does not exist.
 func Find(ctx context.Context, c client.Client, object client.Object, namespace, name string) (bool, error) {
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {

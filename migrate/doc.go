@@ -12,31 +12,27 @@
 //
 // # How a migration goes
 //
-// berth switch is a migration. Package migrate is the engine of all migrations, and migrate/subscription brings the
-// facts and the steps of this one.
+// berth switch is a migration: migrate/subscription adds its facts and steps to the engine.
 //
 //   - Plan (migrate/ensure.go): the migration observes the cluster and the catalogs, predicts with OLM's own resolver
 //     what OLM will do (olm/prediction), and returns its checks and the objects that will change. The engine adds the
 //     steps. Nothing is written.
-//   - Run (migrate/run.go): the engine observes, decides on the next step, executes it, and observes again. The
-//     decision is a pure function of the observed state (migrate/subscription/decide.go, rollback.go). So it makes no
-//     difference where it was killed, who did a step, or how often it runs. Each write has the observed state as its
-//     precondition.
-//   - Complete (migrate/ensure.go, run.go): a complete migration is never opened again. Another run only checks whether
-//     its result is still in place (State.Holds), and reports what was removed. Versions that OLM has installed since
-//     count as arrived (migrate/subscription/arrival.go).
-//   - Journal (migrate/journal.go): a ConfigMap holds the plan, which cannot be made again once the migration has
-//     begun and is all that a rollback needs.
+//   - Run (migrate/run.go): the engine observes, decides on the next step, executes it, and observes again. The decision is a pure
+//     function of the observed state (migrate/subscription/decide.go, rollback.go), so it makes no difference who executed a step.
+//   - Complete (migrate/ensure.go, run.go): a complete migration is never reopened. Another run only checks whether its result is still in
+//     place (State.Holds), and reports what was removed. Versions that OLM has installed since count as arrived
+//     (migrate/subscription/arrival.go).
+//   - Journal (migrate/journal.go): a ConfigMap holds the plan. Once the migration has begun, nobody can make this plan again, and a
+//     rollback needs nothing else.
 //
-// Anyone who can write a journal controls the next steps. Journals are therefore read only from kube-system, or from
-// another namespace that an administrator names. Even there they are not trusted: every field is validated (read.go of
-// the engine, validate.go of the migration), and before each write the plan is compared with the command line and with
-// the live objects, which are identified by their UIDs (verify.go). While an operator is replaced, its Subscription
-// does not exist for some seconds, and anyone who may write Subscriptions there could create one of its name. A nonce,
-// recorded in the journal before the Subscription is recreated, identifies the right one (recreation.go). OLM asks for
-// approval until the switch is complete, and an InstallPlan is approved only if it installs exactly the planned objects
-// from the planned catalog (content.go).
+// Anyone who can write a journal controls the next steps. Journals are therefore read only from kube-system, or from another namespace
+// that an administrator names. Even there they are not trusted: every field is validated (read.go of the engine, validate.go of the
+// migration), and before each write the plan is compared with the command line and with the live objects, which are identified by their
+// UIDs (verify.go). While an operator is replaced, its Subscription does not exist for some seconds, and anyone who may write
+// Subscriptions in the namespace could create another one with the same name. A nonce, recorded in the journal before the Subscription is
+// recreated, identifies the right one (recreation.go). OLM asks for approval until the switch is complete, and an InstallPlan is approved
+// only if it installs exactly the planned objects from the planned catalog (content.go).
 //
-// A new kind of migration is a migrate.Engine value, a plan type that embeds migrate.Outline, and its observed state.
-// migrate/move_test.go is a complete one in 200 lines.
+// A new kind of migration needs a migrate.Engine value, a plan type that embeds migrate.Outline, and a type for its observed state.
+// migrate/move_test.go is a complete example in 200 lines.
 package migrate

@@ -27,8 +27,8 @@ type Engine[P Plan] struct {
 	StatusSchema string
 	// New returns an empty plan to decode JSON into.
 	New func() P
-	// Changes returns the differences between two plans that matter, each as a phrase. Identical plans, made at
-	// different times, have none.
+	// Changes returns the differences that matter between two plans, each as a phrase. It returns none for the same plan, made at
+	// different times.
 	Changes func(was, now P) []string
 	// Verb, if set, returns the command's names for "apply" and "rollback" of a plan.
 	Verb func(p P, verb string) string
@@ -43,11 +43,11 @@ type Plan interface {
 	ValidateNotes(notes map[string]string) error
 	// ListSteps returns the steps that carry out the plan, without the engine's own steps.
 	ListSteps() []Step
-	// Does describes a step of the migration or of its rollback, whether or not ListSteps has it. The description
-	// is empty if there is no such step.
+	// Does describes a step of the migration or of its rollback, whether or not ListSteps returns it. The description is empty if there is
+	// no such step.
 	Does(step StepName) string
-	// Arguments are the command line arguments that select this migration, after "berth NAME VERB": for a shell, as
-	// escape.Command makes them, and with a space before each.
+	// Arguments returns the command line arguments that select this migration, to append to "berth NAME VERB": each has a space before it,
+	// and is escaped for a shell as escape.Command does it.
 	Arguments(verb string) string
 	// Describe writes the source and the target of the migration.
 	Describe(lines *escape.Lines)
@@ -81,7 +81,7 @@ type Request[P Plan] interface {
 	String() string
 	// Matches reports whether the plan of a journal is about the requested subject.
 	Matches(p P) bool
-	// Conflicts fails if the request asks for something else than the plan does.
+	// Conflicts fails if the request asks for something other than the plan.
 	Conflicts(p P) error
 	// Find returns the requested subject as it is now. It returns nil if no subject matches, and fails if several do.
 	Find(ctx context.Context, cluster Cluster) (*Subject, error)
@@ -97,16 +97,16 @@ type Decision struct {
 	Waits string
 }
 
-// Execute is the decision to execute a step.
+// Execute returns the decision to execute a step.
 func Execute(step StepName) (Decision, error) { return Decision{Step: step}, nil }
 
-// Wait is the decision to wait before a step. The text says what for.
+// Wait returns the decision to wait before a step. The text says what for.
 func Wait(step StepName, format string, args ...any) (Decision, error) {
 	return Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
 }
 
-// WaitGone is the decision to wait before a step until an object that is being deleted is gone. It names the finalizers, which may hold it
-// for ever.
+// WaitGone returns the decision to wait before a step until an object that is being deleted is gone. The text names the object's
+// finalizers, which may keep the object for ever.
 func WaitGone(step StepName, what string, object metav1.Object) (Decision, error) {
 	if finalizers := object.GetFinalizers(); len(finalizers) > 0 {
 		return Wait(step, "%s to be gone, which has the finalizers %s", what, strings.Join(finalizers, ", "))
@@ -114,5 +114,5 @@ func WaitGone(step StepName, what string, object metav1.Object) (Decision, error
 	return Wait(step, "%s to be gone", what)
 }
 
-// NoStep is the decision of a stage that is complete.
+// NoStep returns the decision of a stage that is complete.
 func NoStep() (Decision, error) { return Decision{}, nil }

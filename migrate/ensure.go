@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Plan makes a plan. It writes nothing to the cluster. It fails if a migration of the subject is in progress,
-// because that one has its own plan.
+// Plan makes a plan. It writes nothing to the cluster. It fails if a migration of the subject is in progress, because that migration has
+// its own plan.
 func (e Engine[P]) Plan(ctx context.Context, cluster Cluster, r Request[P]) (P, error) {
 	var none P
 	open, err := e.inProgress(ctx, cluster, r)
@@ -22,15 +22,15 @@ func (e Engine[P]) Plan(ctx context.Context, cluster Cluster, r Request[P]) (P, 
 	return e.NewPlan(ctx, cluster, r)
 }
 
-// NewPlan makes a plan, unless a migration of exactly this subject is in progress. Unlike Plan it reads no other journals, and
-// so needs no permission to list them.
+// NewPlan makes a plan, unless a migration of exactly this subject is in progress. Unlike Plan it reads only this subject's journal, and
+// so needs no permission to list journals.
 func (e Engine[P]) NewPlan(ctx context.Context, cluster Cluster, r Request[P]) (P, error) {
 	p, err := r.Plan(ctx, cluster)
 	if err != nil {
 		return p, err
 	}
 	o := p.GetOutline()
-	earlier, err := e.ReadJournal(ctx, cluster, o.Subject) // one that is not valid is not overwritten
+	earlier, err := e.ReadJournal(ctx, cluster, o.Subject) // fails if the journal is invalid, so that it is not overwritten
 	if err != nil {
 		return p, err
 	}
@@ -46,9 +46,9 @@ func (e Engine[P]) NewPlan(ctx context.Context, cluster Cluster, r Request[P]) (
 	return p, nil
 }
 
-// Ensure returns the plan to apply: the plan and the status of the migration in progress, or the plan of the completed
-// one, which has no steps left, or else a new plan. It fails if the migration in progress differs from the request, or
-// if the result of the completed one was removed.
+// Ensure returns the plan to apply: the plan and the status of the migration in progress, or the plan of the completed migration, which
+// has no steps left, or else a new plan. It fails if the migration in progress differs from the request, or if the result of the completed
+// migration was removed.
 func (e Engine[P]) Ensure(ctx context.Context, cluster Cluster, r Request[P]) (P, *Status[P], error) {
 	p, status, err := e.resume(ctx, cluster, r, r.Conflicts)
 	if err != nil || status != nil {
@@ -61,8 +61,7 @@ func (e Engine[P]) Ensure(ctx context.Context, cluster Cluster, r Request[P]) (P
 	return p, nil, err
 }
 
-// EnsureGiven is Ensure for a plan that was made before by the same request. It fails if the cluster has changed
-// since.
+// EnsureGiven is like Ensure, for a plan that was made before from the same request. It fails if the cluster has changed since.
 func (e Engine[P]) EnsureGiven(ctx context.Context, cluster Cluster, r Request[P], given P) (P, *Status[P], error) {
 	conflicts := func(p P) error {
 		if changes := e.Changes(p, given); len(changes) > 0 {
@@ -101,8 +100,8 @@ func (e Engine[P]) resume(ctx context.Context, cluster Cluster, r Request[P], co
 	return open.Plan.(P), status, err
 }
 
-// completed returns the plan of the requested migration if it is complete, and reports whether it still holds. It fails
-// if the migration's result was removed.
+// completed returns the plan of the requested migration if it is complete, and reports whether its result is still in place. It fails if
+// the result was removed.
 func (e Engine[P]) completed(ctx context.Context, cluster Cluster, r Request[P], conflicts func(P) error) (P, bool, error) {
 	var none P
 	found, err := e.findJournals(ctx, cluster, func(p P) bool { return r.Matches(p) && conflicts(p) == nil })
@@ -141,7 +140,7 @@ func (e Engine[P]) inProgress(ctx context.Context, cluster Cluster, r Request[P]
 	return e.only(slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() }), r)
 }
 
-// only returns the only journal, or nil without journals. It fails if there are several.
+// only returns the journal if there is exactly one, or nil if there is none. It fails if there are several.
 func (e Engine[P]) only(found []*Journal, r Request[P]) (*Journal, error) {
 	switch len(found) {
 	case 0:
@@ -156,7 +155,7 @@ func (e Engine[P]) only(found []*Journal, r Request[P]) (*Journal, error) {
 	return nil, fmt.Errorf("%d journals match %s, of %ss %s; choose one with --namespace", len(found), r, e.Kind, strings.Join(names, ", "))
 }
 
-// inProgressError says that a migration is in progress, and what can be done about it.
+// inProgressError returns the error that a migration is in progress, with the commands that can be used now.
 func (e Engine[P]) inProgressError(j *Journal) error {
 	return fmt.Errorf("%s of %s %s is in progress: see how far it is with `%s`, resume it with `%s`, or undo it with `%s`",
 		e.Noun, e.Kind, j.Plan.GetOutline().Subject, j.Command(j.Plan, "status"), j.Command(j.Plan, "apply"), j.Command(j.Plan, "rollback"))

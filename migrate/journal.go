@@ -31,18 +31,17 @@ const (
 	RolledBack  Phase = "RolledBack"  // its rollback is complete
 )
 
-// Journal is the record of a migration in the cluster: its plan, and which steps were started when. The next step
-// is decided from the observed state and not from the journal. The only exceptions are facts that the cluster
-// shows nowhere; a migration keeps them in Notes.
+// Journal is the record of a migration in the cluster: its plan, and which steps were started when. The next step is decided from the
+// observed state and not from the journal. The only exceptions are facts that the cluster does not show; a migration keeps them in Notes.
 type Journal struct {
 	Plan  Plan
 	Phase Phase // empty if there is no journal yet
 	// Entries are the steps that were started, the oldest first.
 	Entries []Entry
-	// Notes are the migration's additional data, by keys of the ConfigMap.
+	// Notes are the migration's additional data, by key of the ConfigMap.
 	Notes map[string]string
 
-	// command returns a command line for the migration of a plan, by its verb.
+	// command returns the command line of a verb, such as "rollback", for the migration of a plan.
 	command         func(p Plan, verb string) string
 	parse           func(*corev1.ConfigMap) (*Journal, error)
 	namespace, name string
@@ -67,13 +66,13 @@ const (
 // maxEntries is the maximum number of entries. When more are written, the oldest are dropped.
 const maxEntries = 500
 
-// labels are on the ConfigMaps that hold journals.
+// labels returns the labels of the ConfigMaps that hold journals.
 func (e Engine[P]) labels() map[string]string {
 	return map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": e.Name}
 }
 
-// journalName names the journal of a subject. The name of a namespace contains no dot, so no two subjects share a
-// journal. A hash replaces names that are too long.
+// journalName returns the name of the journal of a subject. The name of a namespace contains no dot, so no two subjects share a journal. A
+// hash replaces names that are too long.
 func (e Engine[P]) journalName(s Subject) string {
 	name := "berth-" + e.Name + "." + s.Namespace + "." + s.Name
 	if e.ClusterScoped {
@@ -122,7 +121,7 @@ func (e Engine[P]) findJournals(ctx context.Context, cluster Cluster, matches fu
 	return found, nil
 }
 
-// ReadJournal returns the journal of a subject, which it reads by its name. A subject without a journal gets one
+// ReadJournal returns the journal of a subject, which it reads by its name. If the subject has no journal, it returns an empty one,
 // without plan and phase.
 func (e Engine[P]) ReadJournal(ctx context.Context, cluster Cluster, s Subject) (*Journal, error) {
 	stored := &corev1.ConfigMap{}
@@ -162,7 +161,7 @@ func (e Engine[P]) decode(j *Journal) error {
 	if err != nil {
 		return fmt.Errorf("data[%q]: %w", planKey, err)
 	}
-	for i := range p.GetOutline().Checks { // what to do was for whoever made the plan, and nobody is told a command that a journal has
+	for i := range p.GetOutline().Checks { // the advice was for whoever made the plan, and commands from a journal are shown to nobody
 		p.GetOutline().Checks[i].Do = ""
 	}
 	j.Plan, j.Phase = p, Phase(j.stored.Data[phaseKey])
@@ -215,7 +214,7 @@ func encode(p Plan) ([]byte, error) {
 	return text, err
 }
 
-// isFor reports whether the journal holds exactly this plan, but for what its checks advise.
+// isFor reports whether the journal holds exactly this plan, apart from the advice (Do) of its checks.
 func (j *Journal) isFor(p Plan) bool {
 	if j.Plan == nil {
 		return false
@@ -262,7 +261,7 @@ func (j *Journal) start(ctx context.Context, c client.Client, step StepName, pha
 	return j.patch(ctx, c, func(data map[string]string) { data[phaseKey], data[entriesKey] = string(phase), lines.String() })
 }
 
-// isStarted reports whether a step was started last, by a clock that is not ahead of this one.
+// isStarted reports whether the step is the last one that was started, at a time that is not in the future by this machine's clock.
 func (j *Journal) isStarted(step StepName) bool {
 	if len(j.Entries) == 0 {
 		return false
@@ -276,7 +275,7 @@ func (j *Journal) WriteNotes(ctx context.Context, c client.Client, change func(n
 	return j.patch(ctx, c, change)
 }
 
-// patch changes the data of a journal that nobody else has changed since it was read.
+// patch changes the data of the journal. It fails with a conflict if somebody else has changed the journal since it was read.
 func (j *Journal) patch(ctx context.Context, c client.Client, change func(data map[string]string)) error {
 	changed := j.stored.DeepCopy()
 	change(changed.Data)

@@ -25,8 +25,8 @@ type Outline struct {
 // GetOutline returns the part of a plan that the engine reads and writes.
 func (o *Outline) GetOutline() *Outline { return o }
 
-// Subject identifies the object that is migrated, as it was when the plan was made. Without a namespace it is cluster-scoped,
-// and need not exist yet: then it has no UID.
+// Subject identifies the object that is migrated, as it was when the plan was made. A subject without a namespace is cluster-scoped, and
+// need not exist yet: then it has no UID.
 type Subject struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
@@ -45,17 +45,17 @@ func (s Subject) String() string {
 // Checks are the checks of a plan.
 type Checks []findings.Check
 
-// Pass is a check that finds nothing wrong.
+// Pass returns a check that finds nothing wrong.
 func Pass(code, what string, args ...any) Checks {
 	return Checks{findings.Pass(code, what, args...)}
 }
 
-// Refuse is a check that refuses the migration. do says what helps.
+// Refuse returns a check that refuses the migration. do says what helps.
 func Refuse(code, do, what string, args ...any) Checks {
 	return Checks{{Code: code, Verdict: findings.Refused, What: fmt.Sprintf(what, args...), Do: do}}
 }
 
-// Warn is a check that warns. do says what helps.
+// Warn returns a check that warns. do says what helps.
 func Warn(code, do, what string, args ...any) Checks {
 	return Checks{findings.Warn(code, do, what, args...)}
 }
@@ -72,7 +72,7 @@ type StepName string
 const (
 	RecordPlan       StepName = "record-plan"       // write the journal
 	Complete         StepName = "complete"          // write into the journal that the migration is complete
-	BeginRollback    StepName = "begin-rollback"    // write into the journal that it is rolled back
+	BeginRollback    StepName = "begin-rollback"    // write into the journal that the rollback has begun
 	CompleteRollback StepName = "complete-rollback" // write into the journal that the rollback is complete
 )
 

@@ -15,10 +15,10 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// maxPlan is the maximum size of a plan in bytes. A ConfigMap holds a MiB.
+// maxPlan is the maximum size of a plan in bytes. A ConfigMap holds at most 1 MiB.
 const maxPlan = 768 << 10
 
-// maxText is the maximum length of a text in bytes that is not the name of an object.
+// maxText is the maximum length, in bytes, of a text that is not the name of an object.
 const maxText = 253
 
 // Read reads a plan from JSON. Every field is validated, and unknown fields are refused.

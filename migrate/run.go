@@ -64,9 +64,8 @@ func (e Engine[P]) Rollback(ctx context.Context, cluster Cluster, p P, o Options
 	return e.run(ctx, cluster, p, o, (*observation).back)
 }
 
-// Advance executes the next step of a plan unless that has to wait. It is for a controller, which calls it again and
-// again, and reports the event instead of waiting. The zero Event means that the migration is complete. It fails with a
-// StuckError if there is no next step.
+// Advance executes the next step of a plan, unless the step has to wait. A controller calls it again and again, and reports the returned
+// Event instead of waiting. The zero Event means that the migration is complete. Advance fails with a StuckError if there is no next step.
 func (e Engine[P]) Advance(ctx context.Context, cluster Cluster, p P) (Event, error) {
 	var last Event
 	decide := func(o *observation) (Decision, error) {
@@ -90,8 +89,8 @@ func (e Engine[P]) run(ctx context.Context, cluster Cluster, p P, o Options, dec
 	})
 }
 
-// Repeat calls a function until it is Done, fails, or the context ends. The function observes, and reports and makes at most one
-// write. An error that may be gone when the request is repeated is not a failure.
+// Repeat calls a function until it returns Done or fails, or until the context ends. The function observes, and reports and makes at most
+// one write. An error that may be gone when the request is repeated is not a failure.
 func Repeat(ctx context.Context, o Options, advance func(ctx context.Context, report func(Event)) (Outcome, error)) error {
 	last := Event{}
 	report := func(event Event) {
@@ -166,7 +165,7 @@ func (e Engine[P]) advance(ctx context.Context, cluster Cluster, p P, o Options,
 	return Executed, nil
 }
 
-// execute makes the write of a step. Before, it records the step in the journal.
+// execute records a step in the journal, and then makes the step's write.
 func (e Engine[P]) execute(ctx context.Context, c client.Client, seen *observation, p P, step StepName) error {
 	j := seen.journal
 	switch step {
@@ -238,7 +237,7 @@ func (o *observation) holds() (bool, error) {
 	return o.state.Holds()
 }
 
-// next decides on the next step of a migration. A completed one has no next step, even if something has changed since.
+// next decides on the next step of a migration. A completed migration has no next step, even if something has changed since.
 func (o *observation) next() (Decision, error) {
 	if o.journal.Phase == Completed && o.journal.isFor(o.plan) {
 		holds, err := o.holds()
@@ -305,7 +304,7 @@ func isTransient(err error) bool {
 		utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }
 
-// endError is the error of a run whose context has ended.
+// endError returns the error of a run whose context has ended.
 func endError(ctx context.Context, last Event) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()

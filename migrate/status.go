@@ -27,7 +27,7 @@ type Status[P Plan] struct {
 	rollback string // the command
 }
 
-// Status returns the status of a migration. One in progress hides earlier ones. It fails if no migration was found.
+// Status returns the status of a migration. A migration in progress hides earlier ones. Status fails if no migration was found.
 func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*Status[P], error) {
 	s, err := e.Find(ctx, cluster, r)
 	if err == nil && s == nil {
@@ -64,7 +64,7 @@ func (e Engine[P]) Find(ctx context.Context, cluster Cluster, r Request[P]) (*St
 	return e.statusOf(ctx, cluster, j)
 }
 
-// FindJournal returns the journal of a migration, or nil if it has no journal. One in progress hides earlier ones.
+// FindJournal returns the journal of a migration, or nil if it has no journal. A migration in progress hides earlier ones.
 func (e Engine[P]) FindJournal(ctx context.Context, cluster Cluster, r Request[P]) (*Journal, error) {
 	found, err := e.findJournals(ctx, cluster, r.Matches)
 	if err != nil {

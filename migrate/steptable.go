@@ -2,16 +2,16 @@ package migrate
 
 import "slices"
 
-// A StepTable has the steps of plans of type P, in the order of execution.
+// A StepTable holds the steps of plans of type P, in the order of execution.
 type StepTable[P any] []TableStep[P]
 
 // TableStep is a step that plans may consist of.
 type TableStep[P any] struct {
 	Name StepName
-	// Has reports whether a plan can come to the step, and Lists whether it always does. If Has is nil, every plan can; if
-	// Lists is nil, a plan that can does.
+	// Has reports whether the plan or its rollback can include the step; nil means always. Lists reports whether the plan also lists it in
+	// advance; nil means whenever it can.
 	Has, Lists func(P) bool
-	// NoReturn reports whether it is the first step of a plan that cannot be rolled back; nil if it never is.
+	// NoReturn reports whether the step is the plan's first step that cannot be rolled back; nil if it never is.
 	NoReturn func(P) bool
 	// Does describes the step of a plan that has it.
 	Does func(P) string
@@ -27,7 +27,7 @@ func (t StepTable[P]) List(p P) (found []Step) {
 	return found
 }
 
-// Does describes a step of a plan; "" if the plan does not have it.
+// Does describes a step of a plan. It returns "" if the plan does not have the step.
 func (t StepTable[P]) Does(p P, name StepName) string {
 	at := slices.IndexFunc(t, func(s TableStep[P]) bool { return s.Name == name })
 	if at < 0 || t[at].Has != nil && !t[at].Has(p) {

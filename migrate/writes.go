@@ -10,8 +10,8 @@ import (
 // writeLimit is how long a write that is under way may take after its context has ended.
 const writeLimit = 20 * time.Second
 
-// Writer returns a client that completes a write even if its context ends meanwhile, for example by a signal: otherwise
-// nobody would know whether the API server has carried it out. It starts no write after that.
+// Writer returns a client that completes a write even if its context ends meanwhile, for example by a signal: otherwise nobody would know
+// whether the API server has carried it out. Once the context has ended, the client starts no more writes.
 func (c Cluster) Writer() client.Client { return writer{c.Client} }
 
 type writer struct{ client.Client }
@@ -32,7 +32,7 @@ func (w writer) Delete(ctx context.Context, object client.Object, options ...cli
 	return finish(ctx, func(ctx context.Context) error { return w.Client.Delete(ctx, object, options...) })
 }
 
-// finish calls a function with a context that ends writeLimit after another one, if that has not ended yet.
+// finish calls write with a context that ends writeLimit after ctx. It does not call write if ctx has ended already.
 func finish(ctx context.Context, write func(context.Context) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

@@ -123,7 +123,7 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	return cloud, nil
 }
 
-// observeCloudWith is observeCloud with credentials: the content of a Secret in the driver's namespace, or nil while
+// observeCloudWith returns what observeCloud returns, with credentials: the content of a Secret in the driver's namespace, or nil while
 // there is no such Secret.
 func (c *cycle) observeCloudWith(secret string) (drivers.Cloud, error) {
 	cloud, err := c.observeCloud()
@@ -147,7 +147,7 @@ func (c *cycle) trustedCA() coreinformers.ConfigMapInformer {
 	return c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps()
 }
 
-// usesCloudConfig reports whether the operator reads the configuration of the cloud. Otherwise it has no permission to.
+// usesCloudConfig reports whether the operator reads the configuration of the cloud. If it does not, it has no permission to read it.
 func (c *cycle) usesCloudConfig() bool {
 	return c.driver.Configuration != nil || c.driver.CloudConfig != nil
 }

@@ -29,7 +29,7 @@ import (
 type cycle struct {
 	*process
 	end        func()       // ends the cycle; the reconciler then starts a new one
-	standsBack *atomic.Bool // set while another operator manages the driver; its conditions then stay
+	standsBack *atomic.Bool // set while another operator has a driver for the same volumes; the conditions then stay as they are
 
 	customResource *clustercsidriver.Client
 	reporter       *clustercsidriver.Reporter
@@ -96,10 +96,10 @@ func (c *cycle) run(ctx context.Context, mode clustercsidriver.Mode) error {
 	return err
 }
 
-// refused is the name of the condition about a refused write without which no controller can start.
+// refused is the name of the condition about a refused write that has to succeed before any controller can start.
 const refused = "Reconcile"
 
-// reportRefusal reports such a write in a condition. The next cycle removes the condition if it gets further.
+// reportRefusal reports the refusal of such a write in that condition. The next cycle removes the condition if it gets further.
 func (c *cycle) reportRefusal(ctx context.Context, refusal error) {
 	name := c.driver.ConditionPrefix + refused
 	err := c.reporter.ApplyOperatorStatus(ctx, name, applyoperatorv1.OperatorStatus().WithConditions(
@@ -134,10 +134,9 @@ func (c *cycle) runMode(ctx context.Context, mode clustercsidriver.Mode) error {
 	}
 }
 
-// prepare finds the driver's namespace, makes sure that no other operator manages the driver, renders the driver's
-// objects, and adds the finalizer. After that the operator may write to the driver. If another operator manages the
-// driver, or has a driver of its own for the same volumes, prepare waits until it is gone and returns false or an error:
-// the reconciler then starts a new cycle.
+// prepare finds the driver's namespace, makes sure that no other operator manages the driver, renders the driver's objects, and adds the
+// finalizer. After that the operator may write to the driver. If another operator manages the driver, or has a driver of its own for the
+// same volumes, prepare waits until that may have changed, and returns false or an error: the reconciler then starts a new cycle.
 func (c *cycle) prepare(ctx context.Context) (ready bool, err error) {
 	decision, err := c.finder.Decide(ctx)
 	if err != nil {
@@ -167,7 +166,8 @@ func (c *cycle) prepare(ctx context.Context) (ready bool, err error) {
 	return true, c.finalizer.Add(ctx, c.annotations)
 }
 
-// annotations returns the ClusterCSIDriver's annotations, with those that record the driver's namespace and objects.
+// annotations returns the annotations that record the driver's namespace and objects, given the current annotations of the
+// ClusterCSIDriver.
 func (c *cycle) annotations(current map[string]string) map[string]string {
 	annotations := c.operand.record(current)
 	maps.Copy(annotations, c.namespace.Annotations())
@@ -184,7 +184,7 @@ func isWritten(prefix, conditionType string, mode clustercsidriver.Mode) bool {
 	case strings.HasPrefix(rest, "DriverNamespace"), strings.HasPrefix(rest, "DriverAdoption"):
 		return mode.Installs() || mode == clustercsidriver.Removed
 	case strings.HasPrefix(rest, "OperatorLock"), strings.HasPrefix(rest, refused):
-		return false // only while it is reported
+		return false // the reporter keeps these only while this cycle reports them
 	default:
 		return mode.Installs()
 	}
@@ -201,7 +201,8 @@ func (c *cycle) uninstall(ctx context.Context) error {
 		isLost := func(m drivers.Manifest) bool { return m.Object.GetNamespace() == lostNamespace || m.Kept() }
 		manifests, retired = slices.DeleteFunc(slices.Clone(manifests), isLost), slices.DeleteFunc(slices.Clone(retired), isLost)
 	}
-	// While volumes are in use, deleting the API of an earlier operator must not delete its driver.
+	// Adoption removes the owner references to an earlier operator's API: deleting the API must not delete the driver while volumes are
+	// in use.
 	unadopted, err := c.applier.Unadopted(ctx, manifests)
 	if err != nil {
 		return err
@@ -237,15 +238,15 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	)
 }
 
-// ownerInterval is how often an operator checks whether the driver still belongs to another one.
+// ownerInterval is how often an operator checks whether the driver still belongs to another operator.
 const ownerInterval = 10 * time.Second
 
-// leaveToOwner reports whether the driver belongs to another operator. If so, it returns only when that has changed or
-// ctx ends. Meanwhile, the operator writes neither the driver's objects nor the ClusterCSIDriver: the cluster storage
-// operator copies each of its conditions to the ClusterOperator storage, where ours would stay after this operator is
+// leaveToOwner reports whether the driver belongs to another operator. If so, it returns only when that has changed or ctx ends.
+// Meanwhile, the operator writes neither the driver's objects nor the ClusterCSIDriver: the cluster storage operator copies each
+// condition of the ClusterCSIDriver to the ClusterOperator storage, where this operator's conditions would stay after the operator is
 // removed.
 //
-// A permanent driver's operator never gives way, because it is the one that the cluster needs.
+// The operator of a permanent driver never leaves the driver to another operator, because the cluster needs exactly that operator.
 func (c *cycle) leaveToOwner(ctx context.Context) (left bool, err error) {
 	if c.permanent {
 		return false, nil

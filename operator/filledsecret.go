@@ -9,16 +9,15 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// A filledSecret is a Secret among the driver's assets that one of the driver's own controllers fills. It is ready once
-// the cache shows its complete content, or after several failures. A pod that was created earlier would have to be
-// replaced at once.
+// A filledSecret is a Secret among the driver's assets that one of the driver's own controllers fills. It is ready once the cache shows
+// its complete content, or after several failures. A pod that is created before that would have to be replaced at once.
 type filledSecret struct {
 	secret  *objects.WatchedObject
 	applier *objects.Applier
 	ready   *objects.Readiness
 }
 
-// Informers are triggered when the Secret changes.
+// Informers returns the informers whose events show changes of the Secret.
 func (s *filledSecret) Informers() []factory.Informer { return s.secret.Informers() }
 
 func (s *filledSecret) Fail() { s.ready.Fail() }

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// install keeps the driver's objects as in its definition, until ctx ends. The controllers run side by side, but the
+// install keeps the driver's objects as the driver's definition says, until ctx ends. The controllers run side by side, but the
 // controllers of the driver's pods wait for the pods' prerequisites.
 func (c *cycle) install(ctx context.Context) error {
 	if err := c.operand.err; err != nil {
@@ -63,7 +63,7 @@ type prerequisites struct {
 	config      *controllers.ConfigObserver
 }
 
-// wait waits until all is ready. It returns false if ctx ends before that.
+// wait waits until all prerequisites are ready. It returns false if ctx ends before that.
 func (p *prerequisites) wait(ctx context.Context) bool {
 	for _, ready := range p.ready {
 		select {
@@ -110,7 +110,7 @@ func (c *cycle) workloads(ctx context.Context, components []clustercsidriver.Com
 // adopted is the outcome of an adoption.
 type adopted struct {
 	any  bool // there were objects of an earlier operator
-	left bool // the API server refused some
+	left bool // the API server refused the adoption of some
 }
 
 // adopt adopts the objects of earlier operators.
@@ -119,7 +119,7 @@ func (c *cycle) adopt(ctx context.Context, manifests []drivers.Manifest) (adopte
 	if err != nil {
 		return adopted{}, err
 	}
-	adopting := len(unadopted) > 0 || c.upgradeable.Has(ctx, controllers.Adopting) // by an operator that was interrupted
+	adopting := len(unadopted) > 0 || c.upgradeable.Has(ctx, controllers.Adopting) // set by an operator that was interrupted
 	if adopting {
 		c.upgradeable.TrySet(ctx, controllers.Adopting)
 	}
@@ -150,7 +150,7 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []clustercsidrive
 			components = append(components, clustercsidriver.Component{Name: prefix + name(i, m), Manifest: m})
 		}
 	}
-	// Other components of OpenShift rely on the name of the first of a kind.
+	// Other components of OpenShift rely on the controller name of the first object of each kind.
 	numbered := func(name string) func(int, drivers.Manifest) string {
 		return func(i int, _ drivers.Manifest) string {
 			if i == 0 {
@@ -285,8 +285,8 @@ func (c *cycle) newOwnControllers(manifests []drivers.Manifest) (own []factory.C
 	return own, filled
 }
 
-// newBackendController returns the controller that queries the backend. It calls onNew when the backend offers more
-// than the known StorageClasses.
+// newBackendController returns the controller that queries the backend. The controller calls onNew when the backend offers more than the
+// known StorageClasses.
 func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, onNew func()) factory.Controller {
 	return controllers.NewBackend(controllers.BackendOptions{
 		Driver: c.driver, Classes: c.own.Classes, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
@@ -317,8 +317,7 @@ func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest)
 	return controllers.MergeClasses(c.offers.Classes(), existing), err
 }
 
-// runBackendControllers runs the controllers that are needed to query the backend, until it offers something or ctx
-// ends.
+// runBackendControllers runs the controllers that are needed to query the backend, until the backend offers something or ctx ends.
 func (c *cycle) runBackendControllers(ctx context.Context, manifests []drivers.Manifest) error {
 	if err := controllers.ReportAskingBackend(ctx, c.driver, c.reporter); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 type operand struct {
 	manifests []drivers.Manifest
 	retired   []drivers.Manifest // objects that other versions of the driver have
-	// err says why the driver cannot be installed. If only images are missing, the manifests are there, because
-	// removing the driver does not depend on its images.
+	// err says why the driver cannot be installed. If only images are missing, manifests is set all the same, because removing the driver
+	// does not depend on its images.
 	err error
 }
 

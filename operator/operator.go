@@ -47,8 +47,7 @@ type Process struct {
 // An APIController serves an API that comes with a driver, such as SharedVolumes. It runs whether or not the driver is
 // installed.
 type APIController struct {
-	// Prepare, if set, returns before the operator adopts anything, while the objects still show what an earlier
-	// operator created.
+	// Prepare, if set, runs before the operator adopts anything, while the objects still show what an earlier operator created.
 	Prepare func(ctx context.Context, cfg *rest.Config) error
 	// Run runs the controller until ctx ends.
 	Run func(ctx context.Context, cfg *rest.Config) error
@@ -64,7 +63,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	notRemovable()
 	cfg := transport.WithDeadline(process.KubeConfig)
 
-	// An operator can be removed while it waits for the lock, too.
+	// unowned.Own also runs while the operator waits for the lock, because the operator can be removed meanwhile.
 	unowned, err := controllers.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(controllers.OperatorConditionEnv))
 	if err != nil {
 		return err
@@ -135,8 +134,8 @@ func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, ver
 	return runAll(ctx, tasks...)
 }
 
-// waitForOtherOperators waits until no other operator of the driver is active. It checks the namespaces that
-// cluster-scoped objects give to operators of the driver.
+// waitForOtherOperators waits until no other operator of the driver is active. It checks the namespaces in which cluster-scoped objects
+// show operators of the driver.
 func (r *reconciler) waitForOtherOperators(ctx context.Context) error {
 	c, err := client.New(r.cfg, client.Options{})
 	if err != nil {

@@ -52,9 +52,9 @@ type process struct {
 	offers            *controllers.Offers
 }
 
-// run reconciles the desired state of the ClusterCSIDriver until ctx ends. When it changes, all controllers for the old
-// state end before any for the new one start. So no two controllers work against each other, and no controller's memory
-// of a deleted object affects a new one.
+// run reconciles the desired state of the ClusterCSIDriver until ctx ends. When the desired state changes, all controllers for the old
+// state end before any controller for the new state starts. So no two controllers work against each other, and no controller's memory of
+// a deleted object affects a new one.
 func (r *reconciler) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		desired := r.customResource.DesiredState(r.permanent)

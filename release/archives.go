@@ -25,7 +25,7 @@ type workstation struct{ os, architecture string }
 var workstations = []workstation{
 	{"linux", "amd64"}, {"linux", "arm64"}, {"linux", "ppc64le"}, {"linux", "s390x"},
 	{"darwin", "amd64"}, {"darwin", "arm64"},
-	{"windows", "amd64"}, // which Windows on arm64 runs, too; a library that OLM's server needs does not compile for that
+	{"windows", "amd64"}, // Windows on arm64 runs this, too: a library that OLM's server needs does not compile for arm64
 }
 
 // shells are the shells that have completions of berth.
@@ -126,7 +126,7 @@ func (r *release) archive(ctx context.Context, w workstation, completions oci.Fi
 	return name + ending, out.Bytes(), built, err
 }
 
-// tarFiles writes the same bytes for the same files.
+// tarFiles writes files as a compressed tar archive. The same files always give the same bytes.
 func tarFiles(out io.Writer, files oci.Files) error {
 	compressed, err := gzip.NewWriterLevel(out, gzip.BestCompression)
 	if err != nil {
@@ -148,7 +148,7 @@ func tarFiles(out io.Writer, files oci.Files) error {
 	return errors.Join(archive.Close(), compressed.Close())
 }
 
-// zipFiles writes the same bytes for the same files.
+// zipFiles writes files as a zip archive. The same files always give the same bytes.
 func zipFiles(out io.Writer, files oci.Files) error {
 	archive := zip.NewWriter(out)
 	for _, name := range sortedKeys(files) {
@@ -181,7 +181,7 @@ func contentOf(file oci.File) (data []byte, mode os.FileMode, err error) {
 	return data, mode, err
 }
 
-// signFile signs a file if it has a key: FILE.sigstore.json has the signature.
+// signFile signs a file if the release has a key, and writes the signature to FILE.sigstore.json.
 func (r *release) signFile(ctx context.Context, file string) error {
 	if r.key == "" {
 		return nil

@@ -16,7 +16,7 @@ type program struct {
 
 const stamp = "-X github.com/berth-csi/berth/cmd/internal/version/stamp.version=VERSION"
 
-// A program with gRPC's traces keeps every method of every type, and is a third larger.
+// The tag grpcnotrace leaves out gRPC's traces. With them, the linker keeps every method of every type, and a program is a third larger.
 var (
 	operator = program{name: "berth-operator", pkg: "./cmd/berth-operator", tags: "grpcnotrace", ldflags: stamp}
 	berth    = program{name: "berth", pkg: "./cmd/berth", tags: "grpcnotrace", ldflags: stamp}
@@ -32,7 +32,7 @@ type programImage struct {
 	entrypoint bool
 	// user runs the program, unless the cluster chooses another one, as OpenShift does. It may write nothing.
 	user string
-	// onBase says that the image is put on the base that must-gather needs; otherwise it has only the files listed here.
+	// onBase says that the image is built on the base that must-gather needs. Otherwise, the image has only the files listed here.
 	onBase bool
 	// path is the path of the program in the image, unless it is /usr/bin/NAME.
 	path string
@@ -53,12 +53,12 @@ var programImages = []programImage{
 	// The base of catalog images, instead of opm's own image: Dockerfiles and OLM name /bin/opm, and OLM probes with
 	// grpc_health_probe on the PATH.
 	{name: "berth-opm", program: opm, entrypoint: true, user: nobodyUser, path: "bin/opm", links: map[string]string{"bin/grpc_health_probe": "opm"}, temporary: true},
-	// `oc adm must-gather` runs /bin/bash in this image, and copies files from it with rsync or tar. So it cannot do without
-	// a shell, nor can the script.
+	// `oc adm must-gather` runs /bin/bash in this image, and copies files from it with rsync or tar. So the image needs a
+	// shell, and so does the script.
 	{name: "berth-must-gather", program: kubectl, onBase: true, scripts: map[string]string{"usr/bin/gather": "deploy/must-gather/gather"}},
 }
 
-// mustGatherBase is the default base of must-gather's image. It is there for all architectures, and needs no login.
+// mustGatherBase is the default base of must-gather's image. It exists for all architectures, and pulling it needs no login.
 const mustGatherBase = "registry.access.redhat.com/ubi9/ubi:latest"
 
 // catalogImage is an image of a catalog: a folder with a template for each package.

@@ -55,8 +55,8 @@ func (r *release) attach(ctx context.Context, p *pushed, to, mediaType string, d
 	return err
 }
 
-// ingredientsOf returns the ingredients of an image for one architecture: the modules of its program, or the images
-// that a bundle or a catalog has clusters pull.
+// ingredientsOf returns the ingredients of an image for one architecture: the modules of its program, or the images that clusters pull
+// because of a bundle or a catalog.
 func (r *release) ingredientsOf(p pushed, architecture string) ([]ingredient, error) {
 	for _, known := range programImages {
 		if known.name != p.name {

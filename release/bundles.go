@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// pushBundles pushes the images of bundles, which name all images by digest.
+// pushBundles pushes the images of bundles. The bundles in them name all other images by digest.
 func (r *release) pushBundles(ctx context.Context) error {
 	r.bundleImages = map[string]string{}
 	for _, folder := range r.bundles() {
@@ -67,7 +67,7 @@ func (r *release) bundleIndex(folder bundleFolder) (v1.ImageIndex, error) {
 	return loaded.Image().Index()
 }
 
-// released returns the digest of a version that is in the registry, or "".
+// released returns the digest that a version of a bundle already has in the registry, or "" if the version is not there.
 func (r *release) released(ctx context.Context, folder bundleFolder) (digest string, err error) {
 	return oci.Find(ctx, r.repository(folder.repository())+":"+folder.tag())
 }

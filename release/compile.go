@@ -33,7 +33,7 @@ func (r *release) compile(ctx context.Context) error {
 	return nil
 }
 
-// compileFor compiles a program for a platform, so that it depends only on the source, the modules and Go's version.
+// compileFor compiles a program for a platform. The result depends only on the source, the modules and Go's version.
 func (r *release) compileFor(ctx context.Context, p program, goos, goarch string) (compiled, error) {
 	r.say("  %s for %s/%s", p.name, goos, goarch)
 	file, err := filepath.Abs(filepath.Join(r.output, "programs", goos+"-"+goarch, p.name))
@@ -50,7 +50,7 @@ func (r *release) compileFor(ctx context.Context, p program, goos, goarch string
 	return c, err
 }
 
-// goCommand runs a go command in the module that has the program, and returns its output.
+// goCommand runs a go command in the module that pins the program, and returns its output.
 func (p program) goCommand(ctx context.Context, goos, goarch string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = p.module

@@ -25,23 +25,23 @@ const (
 	efsDriverImage = "quay.io/openshift/origin-aws-efs-csi-driver"
 )
 
-// efsDriver is the content of a file that says how to build the EFS driver's image. Folders are relative to the file's.
+// efsDriver is the content of a file that says how to build the EFS driver's image. Its folders are relative to the file's folder.
 type efsDriver struct {
-	// Source is a folder with the driver's source, and Version the version that it reports.
+	// Source is a folder with the driver's source, and Version the version that the driver reports.
 	Source  string `json:"source"`
 	Version string `json:"version"`
-	// Base, Rust, EFSUtils, Proxy, FIPS and ExtraPackages are the options of package base.
+	// Base, Rust, EFSUtils, Proxy, FIPS and ExtraPackages are for the options of package base.
 	Base          string   `json:"base"`
 	Rust          string   `json:"rust"`
 	EFSUtils      string   `json:"efsUtils"`
 	Proxy         string   `json:"proxy"`
 	FIPS          string   `json:"fips"`
 	ExtraPackages []string `json:"extraPackages"`
-	// Architectures are the architectures that this machine can run programs of. By default, that is its own.
+	// Architectures are the architectures to build for. This machine must be able to run their programs. The default is its own.
 	Architectures []string `json:"architectures"`
 }
 
-// readEFSDriver reads the file.
+// readEFSDriver reads an efsDriver from a file, and makes its folders relative to the working directory, or absolute.
 func readEFSDriver(file string) (*efsDriver, error) {
 	data, err := boundedyaml.ReadFile(file)
 	if err != nil {
@@ -63,19 +63,19 @@ func readEFSDriver(file string) (*efsDriver, error) {
 	return e, err
 }
 
-// program is the driver's program.
+// program returns the driver's program.
 func (e *efsDriver) program() program {
 	return program{name: efsDriverName, pkg: "./cmd", module: e.Source,
 		ldflags: "-X github.com/kubernetes-sigs/aws-efs-csi-driver/pkg/driver.driverVersion=" + e.Version}
 }
 
-// buildsImage reports whether the release builds an image itself that a bundle names.
+// buildsImage reports whether a pull spec in a bundle names the image that the release builds by e. e may be nil.
 func (e *efsDriver) buildsImage(pullSpec string) bool {
 	ref, err := name.ParseReference(pullSpec)
 	return e != nil && err == nil && ref.Context().Name() == efsDriverImage
 }
 
-// pushDrivers builds the image of the EFS driver and pushes it, for bundles to name. Others build the images of other drivers.
+// pushDrivers builds and pushes the image of the EFS driver, and pins it for bundles. The images of other drivers are built by others.
 func (r *release) pushDrivers(ctx context.Context) error {
 	if r.efs == nil {
 		r.say("  none: bundles name the drivers that others have built")
@@ -172,7 +172,7 @@ func (r *release) close(err error) error {
 	return errors.Join(err, r.builder.Close())
 }
 
-// isOwn reports whether the release has pushed an image itself.
+// isOwn reports whether a repository holds images that the release itself has pushed.
 func (r *release) isOwn(repository string) bool {
 	return strings.HasPrefix(repository, r.registry+"/berth") || repository == r.repository(efsDriverName)
 }

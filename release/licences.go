@@ -22,7 +22,7 @@ import (
 // licenceNames matches the names of files with licences, and with notices that a licence requires to be passed on.
 var licenceNames = regexp.MustCompile(`(?i)^(licen[cs]e|copying|copyright|notice|patents|authors)([-._].*)?$`)
 
-// module is a module with packages of a program.
+// module is a Go module that has packages of a program.
 type module struct{ Path, Version, Dir string }
 
 // dependency is a module with its licence files, by their paths in an image.
@@ -112,8 +112,7 @@ func (d dependency) addLicences(folder string) error {
 	return nil
 }
 
-// upTo returns a folder, and all folders between it and the ones below: a package may have another licence than its
-// module.
+// upTo returns the top folder, the folders below, and all folders between them: a package may have another licence than its module.
 func upTo(top string, below []string) map[string]bool {
 	all := map[string]bool{top: true}
 	for _, folder := range below {
@@ -135,7 +134,7 @@ func (c compiled) licenceFiles() oci.Files {
 	return files
 }
 
-// expression returns the licences of a module as an SPDX expression, as far as their texts are known ones.
+// expression returns an SPDX expression with those licences of a module whose texts are known.
 func (d dependency) expression() (string, error) {
 	found := map[string]bool{}
 	for _, file := range d.licences {

@@ -16,7 +16,7 @@ const (
 	downloads = homepage + "/releases/download/"
 )
 
-// summary and description describe berth, in one sentence and in a few.
+// summary and description describe berth, in one sentence and in several.
 const (
 	summary     = "Package, ship and move optional CSI drivers for OpenShift and OKD"
 	description = `Makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from,
@@ -28,13 +28,13 @@ to the cluster storage operator, and says what is wrong with the drivers of a cl
 // packed is an archive with berth.
 type packed struct {
 	workstation
-	name, digest string // the latter in hexadecimal, of SHA-256
+	name, digest string // the digest is the SHA-256 in hexadecimal
 }
 
-// url is where people find the archive.
+// url returns the URL from which people download the archive.
 func (p packed) url(version string) string { return downloads + version + "/" + p.name }
 
-// program is the name of berth in the archive.
+// program returns the file name of berth in the archive.
 func (p packed) program() string {
 	if p.os == "windows" {
 		return "berth.exe"
@@ -75,7 +75,7 @@ func krewManifest(version string, archives []packed) ([]byte, error) {
 	})
 }
 
-// homebrewPlatforms are Homebrew's platforms, in its own words.
+// homebrewPlatforms are Homebrew's platforms, by Homebrew's names.
 var homebrewPlatforms = []struct {
 	block string
 	os    string

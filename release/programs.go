@@ -85,10 +85,10 @@ func (r *release) platformImage(ctx context.Context, p programImage, architectur
 	return platform.Image()
 }
 
-// programPath is the path of the program below the image's root.
+// programPath returns the path of the program below the image's root.
 func (p programImage) programPath() string { return cmp.Or(p.path, "usr/bin/"+p.program.name) }
 
-// labels are the labels of OCI that say where an image comes from.
+// labels returns the OCI labels that say where an image comes from.
 func (r *release) labels(name string) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":    name,
@@ -133,7 +133,7 @@ func certificates() oci.Files {
 		if root.Constraint != nil {
 			continue // trusted for some certificates only, which a file cannot say
 		}
-		_ = pem.Encode(&authorities, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes everything
+		_ = pem.Encode(&authorities, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // writing to a buffer does not fail
 	}
 	return oci.Files{
 		"etc/ssl/certs/ca-certificates.crt": {Data: authorities.Bytes()},

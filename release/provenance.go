@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// statement is an in-toto statement with a provenance of SLSA, version 1. Own types, because the JSON of the standard's
-// module differs from build to build.
+// statement is an in-toto statement with a provenance of SLSA, version 1. It does not use the types of the standard's Go module, because
+// their JSON differs from build to build.
 type statement struct {
 	Type          string    `json:"_type"`
 	Subject       []subject `json:"subject"`
@@ -36,7 +36,7 @@ type predicate struct {
 	} `json:"runDetails"`
 }
 
-// provenance returns the sources of an image: the commit, the version of Go, and images that others have built.
+// provenance returns the provenance of an image in JSON: the commit, the version of Go, and images of others that went into the release.
 func (r *release) provenance(p pushed) ([]byte, error) {
 	s := statement{
 		Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1",

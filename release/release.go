@@ -13,17 +13,17 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// release is a release while it is made.
+// release is a release that is being made.
 type release struct {
 	options
 	source    source
 	templates []template
-	pins      map[string]string // pull specs by digest, by the images that bundles and must-gather name
+	pins      map[string]string // pull specs with digests, by the references that are pinned to them
 	built     []compiled
-	// efs describes the build of the EFS driver's image, and builder builds it; nil if others build that image.
+	// efs describes the build of the EFS driver's image, and builder builds it. Both are nil if others build that image.
 	efs     *efsDriver
 	builder *base.Builder
-	// bundleImages are the pull specs of the bundles, by their folders.
+	// bundleImages are the pull specs of the bundles' images, by the bundles' folders.
 	bundleImages map[string]string
 	pushed       []pushed
 }
@@ -94,7 +94,7 @@ func (r *release) repository(name string) string { return r.registry + "/" + nam
 // pullSpec returns the pull spec of a pushed image.
 func (r *release) pullSpec(p pushed) string { return r.repository(p.name) + "@" + p.digest }
 
-// push pushes an image by its digest. Nothing shows it under a name until setTags.
+// push pushes an image by its digest. The image has no tag until setTags.
 func (r *release) push(ctx context.Context, name string, index v1.ImageIndex, tags ...string) (pushed, error) {
 	digest, err := index.Digest()
 	if err != nil {

@@ -20,8 +20,8 @@ type ingredient struct {
 	purl                   string // package URL
 }
 
-// sbom returns the software bill of materials of something that has a digest, as SPDX in JSON. It depends only on its
-// content.
+// sbom returns the software bill of materials of an image or a file, as SPDX in JSON. digest is the digest of the image or the file. The
+// same commit and the same arguments always give the same text.
 func (s source) sbom(name, digest string, of []ingredient) ([]byte, error) {
 	described := ingredient{name: name, version: s.version, licence: "Apache-2.0"}
 	document := v2_3.Document{
@@ -82,7 +82,7 @@ func (c compiled) ingredients() ([]ingredient, error) {
 	return all, nil
 }
 
-// imageIngredient returns an image that is given by digest.
+// imageIngredient returns the ingredient for an image. The pull spec must have a digest.
 func imageIngredient(pullSpec string) ingredient {
 	repository, digest, _ := strings.Cut(pullSpec, "@")
 	return ingredient{name: repository, version: digest, licence: "NOASSERTION",

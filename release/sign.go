@@ -26,7 +26,7 @@ func (r *release) sign(ctx context.Context) error {
 		for _, document := range p.documents {
 			signed = append(signed, r.repository(p.name)+"@"+document)
 		}
-		// Not in a public log: that is for keys of identities, and would tell the names of private registries.
+		// The public log is left out: it is for keys that belong to identities, and would reveal the names of private registries.
 		command := exec.CommandContext(ctx, cosign, append([]string{"sign", "--yes", "--recursive", "--key", r.key,
 			"--use-signing-config=false", "--tlog-upload=false"}, signed...)...)
 		if out, err := command.CombinedOutput(); err != nil {

@@ -25,7 +25,7 @@ func (r *release) setTags(ctx context.Context) error {
 	return nil
 }
 
-// writeLayouts writes a layout for each image, which other tools can carry elsewhere.
+// writeLayouts writes each image to a folder in the OCI layout, which other tools can copy elsewhere.
 func (r *release) writeLayouts(context.Context) error {
 	if r.layout == "" {
 		return nil

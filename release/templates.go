@@ -11,12 +11,12 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// template is a template of a package in a catalog.
+// template is the template of a package in a catalog.
 type template struct {
 	catalog string
 	file    string
 	content map[string]any
-	// folders are the folders of the bundles in it.
+	// folders are the bundle folders that the template names.
 	folders []string
 }
 
@@ -51,7 +51,7 @@ func readTemplates(catalogs []catalogImage) ([]template, error) {
 	return all, nil
 }
 
-// bundles returns the list of bundles, whose entries may be changed.
+// bundles returns the template's entries of bundles. A change to an entry changes the template.
 func (t template) bundles() (entries []map[string]any) {
 	list, _ := t.content["bundles"].([]any)
 	for _, entry := range list {
@@ -65,7 +65,7 @@ func (t template) bundles() (entries []map[string]any) {
 // path returns the path of a folder that the template names.
 func (t template) path(folder string) string { return filepath.Join(filepath.Dir(t.file), folder) }
 
-// withImages returns the text of the template with images, by their bundles' folders, instead of these.
+// withImages replaces the bundle folders in the template by images, and returns its text. images has an image for each folder.
 func (t template) withImages(images map[string]string) ([]byte, error) {
 	for _, b := range t.bundles() {
 		if folder, ok := b["folder"].(string); ok {

@@ -43,16 +43,16 @@ const (
 const (
 	// prepareTimeout is how long Prepare retries.
 	prepareTimeout = time.Minute
-	// prepareAttempts is how often Prepare tries to create the policy, before it leaves that to Run: a policy or a webhook of
-	// the cluster may refuse it, and the driver must be managed all the same.
+	// prepareAttempts is how often Prepare tries to create the policy, before it leaves that to Run: an admission policy or a webhook may
+	// refuse it, and the driver must be managed all the same.
 	prepareAttempts = 3
 )
 
 var policyKey = types.NamespacedName{Name: v1alpha1.PolicyName}
 
-// Prepare creates the SharedVolumePolicy if it is missing. Call it before adopting the community operator's objects,
-// because these show whether that operator managed the cluster. Without the CustomResourceDefinition of policies, or if
-// the API server refuses to create one, Prepare returns the access with which Run must create it, and otherwise "".
+// Prepare creates the SharedVolumePolicy if it is missing. Call it before adopting the community operator's objects, because these show
+// whether that operator managed the cluster. If the CustomResourceDefinition of policies is missing, or if the API server refuses the
+// policy, Prepare returns the access with which Run must create the policy; otherwise it returns "".
 func Prepare(ctx context.Context, cfg *rest.Config) (v1alpha1.Access, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -136,13 +136,13 @@ var communityObjects = map[schema.GroupVersionKind]string{
 	storagev1.SchemeGroupVersion.WithKind("StorageClass"):                               "efs-sc",
 }
 
-// nextAccess is an annotation of the community operator's objects: the access of the next policy that is created. It is Open until there is a
-// policy, if that was decided, and Granted afterwards, so that neither decision is lost with this process.
+// nextAccess is an annotation of the community operator's objects: the access of the next policy that is created. Until there is a
+// policy, it is Open if Prepare decided that. Afterwards it is Granted. So neither decision is lost when this process ends.
 const nextAccess = "berth.dev/next-shared-volume-access"
 
-// initialAccess returns the access in a new policy: what is recorded, or else Open if the community operator has managed the cluster until
-// now, and Granted otherwise. It relies only on cluster-scoped objects, which no tenant can create. OpenShift's role storage-admin may write
-// StorageClasses, but not CSIDrivers and SecurityContextConstraints: a StorageClass opens no cluster.
+// initialAccess returns the access for a new policy: the recorded access, or else Open if the community operator has managed the cluster
+// until now, and Granted if it has not. It relies only on cluster-scoped objects, which no tenant can create. OpenShift's role
+// storage-admin may write StorageClasses, but not CSIDrivers and SecurityContextConstraints. So a StorageClass alone never leads to Open.
 func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, error) {
 	found, err := findCommunityObjects(ctx, live)
 	if err != nil {
@@ -151,7 +151,7 @@ func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, er
 	return accessAfter(found), nil
 }
 
-// findCommunityObjects returns those of communityObjects that exist.
+// findCommunityObjects returns the objects of communityObjects that exist.
 func findCommunityObjects(ctx context.Context, live client.Reader) (found []*metav1.PartialObjectMetadata, _ error) {
 	for kind, name := range communityObjects {
 		object := &metav1.PartialObjectMetadata{}
@@ -169,8 +169,8 @@ func findCommunityObjects(ctx context.Context, live client.Reader) (found []*met
 	return found, nil
 }
 
-// accessAfter is initialAccess for the objects that exist. This operator adopts them one after the other, so as soon as it has
-// adopted one, the initial access has been decided before.
+// accessAfter returns what initialAccess returns, given the objects that exist. This operator adopts them one after the other, after it
+// has decided the initial access. So one adopted object shows that the access has been decided.
 func accessAfter(found []*metav1.PartialObjectMetadata) v1alpha1.Access {
 	records := func(access v1alpha1.Access) func(*metav1.PartialObjectMetadata) bool {
 		return func(object *metav1.PartialObjectMetadata) bool {
@@ -197,7 +197,8 @@ func isCommunitys(object *metav1.PartialObjectMetadata) bool {
 
 func isAdopted(object *metav1.PartialObjectMetadata) bool { return object.Labels[managedByLabel] != "" }
 
-// recordAccess writes the access of the next policy on the community operator's objects, where nothing else says that it is Granted.
+// recordAccess records the access of the next policy on the community operator's objects. It adds no record to an object that the
+// community operator did not create or that this operator has adopted, because such an object already means Granted.
 func recordAccess(ctx context.Context, live client.Reader, writer client.Writer, access v1alpha1.Access) error {
 	found, err := findCommunityObjects(ctx, live)
 	if err != nil {
@@ -262,7 +263,7 @@ func addPolicies(mgr manager.Manager, initialAccess v1alpha1.Access) error {
 		For(&v1alpha1.SharedVolumePolicy{}).
 		WatchesRawSource(atStart).
 		WithOptions(controller.Options{
-			// While its definition is missing, the policy cannot be created, and nothing tells when it can.
+			// While its definition is missing, the policy cannot be created, and no event shows when it can.
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
 		}).
 		Complete(&policies{cached: mgr.GetCache(), live: mgr.GetAPIReader(), client: mgr.GetClient(), events: mgr.GetEventRecorder(controllerName), initialAccess: initialAccess})
@@ -277,12 +278,12 @@ func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if policy == nil {
 		return reconcile.Result{}, ensurePolicy(ctx, r.live, r.client, r.initialAccess)
 	}
-	if r.initialAccess == v1alpha1.AccessOpen { // That was recorded until there was a policy.
+	if r.initialAccess == v1alpha1.AccessOpen { // Open stays recorded only until there is a policy.
 		if err := recordAccess(ctx, r.live, r.client, v1alpha1.AccessGranted); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to record the access of the next SharedVolumePolicy; this is repeated at the next start")
 		}
 	}
-	r.initialAccess = v1alpha1.AccessGranted // Of a policy that replaces this one: somebody may have closed the cluster.
+	r.initialAccess = v1alpha1.AccessGranted // The access of a policy that replaces this one: somebody may have closed the cluster.
 	status, condition := *policy.Status.DeepCopy(), grantsRequired(policy)
 	meta.SetStatusCondition(&status.Conditions, condition)
 	if equality.Semantic.DeepEqual(status, policy.Status) {

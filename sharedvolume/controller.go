@@ -51,21 +51,20 @@ type Options struct {
 	AccessPoints AccessPoints
 }
 
-// AccessPoints knows which access points exist in AWS, and can be reached from the nodes.
+// AccessPoints knows which access points exist in AWS and can be reached from the nodes.
 type AccessPoints interface {
-	// Find returns the known state of the access point that a user, such as a SharedVolume, refers to: whether it is
-	// present, with the reason and the message for a condition. The reason is "" if its state cannot be known. If it is
-	// not known yet, Find starts a lookup.
+	// Find returns the known state of the access point that a user, such as a SharedVolume, refers to: whether it is present, with the
+	// reason and the message for a condition. The reason is "" if the state cannot be known. If the state is not known yet, known is
+	// false, and Find starts a lookup.
 	Find(user, fileSystem, accessPoint string) (present bool, reason, message string, known bool)
 	// Release forgets a user's reference.
 	Release(user string)
-	// Changed gets a value when Find would return something else than before.
+	// Changed returns a channel that gets a value when Find would return something other than before.
 	Changed() <-chan struct{}
 }
 
-// Run reconciles the SharedVolumes of a cluster until ctx ends. cfg limits its requests per second. While a
-// CustomResourceDefinition is missing, it waits for that. It returns an error if the controllers cannot start for another
-// reason. Call Prepare first.
+// Run reconciles the SharedVolumes of a cluster until ctx ends. cfg limits the requests per second. While a CustomResourceDefinition is
+// missing, Run waits for it. Run returns an error if the controllers cannot start for another reason. Call Prepare first.
 func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	apis, err := newDefinitions(cfg)
 	if err != nil {
@@ -79,7 +78,8 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		if failure == nil || ctx.Err() != nil {
 			return failure
 		}
-		// A definition may have been deleted before the caches were filled. Afterwards they wait for it by themselves.
+		// A definition may have been deleted before the caches were filled. Once the caches are filled, they wait for a missing
+		// definition by themselves.
 		if missing, err := apis.missing(ctx); err != nil || len(missing) == 0 {
 			return failure
 		}
@@ -122,10 +122,10 @@ func start(ctx context.Context, cfg *rest.Config, opts Options) error {
 	return mgr.Start(ctx)
 }
 
-// cacheOptions say which objects the caches hold, and which fields of them.
+// cacheOptions returns the options that say which objects the caches hold, and which fields of them.
 func cacheOptions() cache.Options {
 	owned := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{OwnedLabel: "true"})}
-	// There are few of these. They are read for each SharedVolume, and never changed in memory.
+	// There are few grants and policies. They are read for each SharedVolume, and never changed in memory.
 	readOnly := cache.ByObject{Transform: cache.TransformStripManagedFields(), UnsafeDisableDeepCopy: new(true)}
 	onePolicy := readOnly
 	onePolicy.Field = fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.PolicyName)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// stuckTimeout is how long a claim may be unbound, or an object may exist after its deletion, until the status says so.
-	// A busy cluster needs a while for thousands of them, and each would cost one more status write.
+	// stuckTimeout is how long a claim may be unbound, or an object may exist after its deletion, before the status says so. A busy
+	// cluster needs a while for thousands of claims, and saying so would cost one more status write for each of them.
 	stuckTimeout = 3 * time.Minute
 	// usersInterval is how often the pods that use a claim are looked up again.
 	usersInterval = 10 * time.Second
@@ -32,8 +32,8 @@ type observed struct {
 	fresh bool
 	// claim is the existing claim with the SharedVolume's claim name, whoever created it, or nil.
 	claim *corev1.PersistentVolumeClaim
-	// volume has the name that the controller gives a volume, and communityVolume the community operator's name for it.
-	// Anyone may have created them; nil if they do not exist.
+	// volume is the volume with the name that this controller gives, and communityVolume the one with the name that the community
+	// operator gave. Anyone may have created them; each is nil if it does not exist.
 	volume, communityVolume *corev1.PersistentVolume
 	// open is true if no grant is required.
 	open bool
@@ -53,7 +53,7 @@ type observed struct {
 	usersKnown, usersPending bool
 	// slot is true if the SharedVolume holds an in-flight slot; slotKnown is true once it has asked for one.
 	slot, slotKnown bool
-	// rejection is the status for why the API server rejected the claim or the volume.
+	// rejection is the status that says why the API server rejected the claim or the volume; nil if it did not.
 	rejection *readiness
 	now       time.Time
 	// record has the memory of earlier passes. No decision depends on it.
@@ -89,7 +89,7 @@ type decision struct {
 	volumeName string
 	// status is written before the action; nil leaves the status as it is.
 	status *readiness
-	// slot is the purpose of the slot that a SharedVolume waits for.
+	// slot says what the SharedVolume needs an in-flight slot for while it waits.
 	slot slotUse
 	// requeueAfter is when to reconcile again if no event comes; 0 is never. backoff asks for an exponential backoff instead.
 	requeueAfter time.Duration
@@ -127,8 +127,8 @@ var (
 	accessPointID = regexp.MustCompile(`^fsap-[0-9a-f]{1,123}$`)
 )
 
-// problemOf returns the problem of a spec, or "". The CRD rejects all invalid specs but a missing one, but an object
-// may have been stored under another CRD.
+// problemOf returns the problem of a spec, or "". The CRD rejects every invalid spec, but accepts a missing one. And an object may have
+// been stored under another CRD.
 func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 	switch {
 	case !fileSystemID.MatchString(spec.FileSystemID):
@@ -143,9 +143,9 @@ func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 // hasVolume reports whether the SharedVolume has its volume already, and so no longer requires a grant. It relies only
 // on fields that no tenant can write: a volume's name, labels and reservation, and creation times.
 //
-// The controller puts the UID of the SharedVolume into the volume's name. The community operator used names that another
-// SharedVolume, in an earlier namespace, may have had too. Such a volume counts if it is bound to the existing claim, or was
-// created after the SharedVolume.
+// The controller puts the UID of the SharedVolume into the volume's name. The community operator used names that it may also have used
+// for another SharedVolume, in an earlier namespace. A volume with such a name counts only if it is bound to the existing claim, or was
+// not created before the SharedVolume.
 //
 // A volume that is being deleted does not count, unless its claim still has to be deleted.
 func hasVolume(o observed) bool {
@@ -159,7 +159,7 @@ func hasVolume(o observed) bool {
 		(o.claim != nil && bound(o.claim, o.communityVolume) || !o.communityVolume.CreationTimestamp.Before(&o.sharedVolume.CreationTimestamp))
 }
 
-// nextGrant decides for a SharedVolume that requires a grant. It returns false if it has one.
+// nextGrant decides for a SharedVolume that requires a grant. It returns false if the SharedVolume has a grant.
 func nextGrant(o observed) (decision, bool) {
 	listed := lists(o.grant, o.sharedVolume.Spec)
 	switch {
@@ -242,7 +242,7 @@ func nextVolume(o observed) decision {
 		return decision{action: wait, requeueAfter: remaining, slot: bindWithSlot, status: &waiting}
 	}
 	switch {
-	case claim.Spec.Selector == nil: // of the community operator
+	case claim.Spec.Selector == nil: // the community operator created it
 	case claim.Spec.Resources.Requests == nil:
 		return decision{action: readLive} // The cache has only part of the claim.
 	case !asCreated(o.sharedVolume, claim):
@@ -253,8 +253,8 @@ func nextVolume(o observed) decision {
 		"PersistentVolumeClaim %s and PersistentVolume %s are not bound to each other after %v; kube-controller-manager does that: is it running?", claim.Name, volume.Name, stuckTimeout)}
 }
 
-// replaceClaim decides about a claim that is being deleted. It is recreated once it is gone, which takes a moment. The status
-// mentions that only if pods or finalizers keep the claim.
+// replaceClaim decides about a claim that is being deleted. The claim is recreated once it is gone, usually a moment later. The status
+// mentions the deletion only if pods or finalizers keep the claim.
 func replaceClaim(o observed) decision {
 	claim := o.claim
 	switch {
@@ -341,10 +341,11 @@ func ownsClaim(sv *v1alpha1.SharedVolume, claim *corev1.PersistentVolumeClaim) b
 	return claim.Spec.VolumeName == communityVolumeName(sv) && hasCommunityLabels(sv, claim)
 }
 
-// asCreated reports whether a claim asks for what the controller asks for. Somebody in the namespace may have created it first.
+// asCreated reports whether a claim has the spec that the controller would create. Somebody in the namespace may have created the claim
+// first.
 func asCreated(sv *v1alpha1.SharedVolume, claim *corev1.PersistentVolumeClaim) bool {
 	want := desiredClaim(sv).Spec
-	want.VolumeName = claim.Spec.VolumeName // by the binder
+	want.VolumeName = claim.Spec.VolumeName // set by the binder
 	return equality.Semantic.DeepEqual(claim.Spec, want)
 }
 
@@ -393,8 +394,8 @@ func mismatch(o observed, volume *corev1.PersistentVolume) string {
 	}
 }
 
-// ownVolumes returns the volumes to delete with a SharedVolume. A volume with the community operator's name that mounts
-// something other than spec asks for never belonged to this SharedVolume.
+// ownVolumes returns the volumes to delete with a SharedVolume. A volume with the community operator's name never belonged to this
+// SharedVolume if it does not mount what spec asks for.
 func ownVolumes(o observed) []*corev1.PersistentVolume {
 	var own []*corev1.PersistentVolume
 	if o.volume != nil && ownsVolume(o, o.volume) {
@@ -406,8 +407,8 @@ func ownVolumes(o observed) []*corev1.PersistentVolume {
 	return own
 }
 
-// chosenVolume returns the name of the volume for the claim, and the volume of that name if it exists. The name is "" if the
-// claim is bound to a volume of any other name.
+// chosenVolume returns the name of the volume for the claim, and the volume of that name if it exists. The name is "" if the claim names
+// a volume that has neither the controller's nor the community operator's name for it.
 func chosenVolume(o observed) (string, *corev1.PersistentVolume) {
 	own, community := volumeName(o.sharedVolume), communityVolumeName(o.sharedVolume)
 	switch o.claim.Spec.VolumeName {
@@ -426,9 +427,9 @@ func chosenVolume(o observed) (string, *corev1.PersistentVolume) {
 	}
 }
 
-// needsReservation reports whether the volume must be reserved for the claim: it has no reservation, or one for an earlier
-// claim of the same name. The binder handles a volume that the claim names itself, and one that is reserved by name alone,
-// unless it has already marked the claim as Lost.
+// needsReservation reports whether the volume must be reserved for the claim: it has no reservation, or one for an earlier claim of the
+// same name. The binder takes care of a volume that the claim names, and of one that is reserved by name alone, unless it has already
+// marked the claim as Lost.
 func needsReservation(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
 	ref := volume.Spec.ClaimRef
 	switch {
@@ -472,7 +473,7 @@ type readiness struct {
 	reason string
 	// message is for the status, empty without a problem; detail is for the condition, which always has a message.
 	message, detail string
-	// summary is the message for a table, if that is not its beginning.
+	// summary is the message for a table, if it is not simply the beginning of message.
 	summary string
 }
 
@@ -503,13 +504,14 @@ func newReadiness(phase v1alpha1.Phase, reason, format string, args ...any) *rea
 
 // accessPoint is the known state of an access point in AWS.
 type accessPoint struct {
-	// known is false until somebody has looked. If nothing can be known, or the namespace may not know it, the reason is "".
+	// known is false until the access point has been looked up. The reason is "" if its state cannot be known, or if the namespace may
+	// not know it.
 	known, present  bool
 	reason, message string
 }
 
-// notGranted is the readiness of a SharedVolume that lacks a grant. Its users cannot read grants, so the message says all that
-// an administrator needs.
+// notGranted returns the readiness of a SharedVolume that lacks a grant. Its users cannot read grants, so the message says all that an
+// administrator needs.
 func notGranted(o observed) *readiness {
 	sv := o.sharedVolume
 	lead := fmt.Sprintf("Namespace %s may not use access point %s of file system %s: ", sv.Namespace, sv.Spec.AccessPointID, sv.Spec.FileSystemID)
@@ -523,7 +525,7 @@ func notGranted(o observed) *readiness {
 	}
 }
 
-// grantable is the readiness of a SharedVolume that one command of an administrator grants.
+// grantable returns the readiness of a SharedVolume for which an administrator can grant the access point with one command.
 func grantable(sv *v1alpha1.SharedVolume, lacks string) *readiness {
 	command := escape.Command("berth grant %s %s %s", sv.Namespace, sv.Spec.FileSystemID, sv.Spec.AccessPointID)
 	r := failed(reasonNotGranted, "%s. A cluster administrator can grant it: %s", lacks, command)
@@ -537,8 +539,8 @@ func grantable(sv *v1alpha1.SharedVolume, lacks string) *readiness {
 	return r
 }
 
-// deleting is the readiness of a SharedVolume that waits for the deletion of an object. It is the same for claim and volume
-// unless one of them is stuck, so that a deletion costs one status write.
+// deleting returns the readiness of a SharedVolume that waits for the deletion of an object. The readiness is the same for claim and
+// volume unless one of them is stuck, so that a deletion costs one status write.
 func deleting(o observed, object client.Object, kind string) *readiness {
 	if len(o.users) > 0 {
 		return newReadiness(v1alpha1.Deleting, reasonClaimInUse,
@@ -554,7 +556,7 @@ func deleting(o observed, object client.Object, kind string) *readiness {
 // maxNamedUsers is how many pods a message names.
 const maxNamedUsers = 5
 
-// usedBy names the pods that use a claim, as the end of a message.
+// usedBy returns the end of a message, which names the pods that use a claim.
 func usedBy(users []string) string {
 	switch n := len(users); {
 	case n == 0:

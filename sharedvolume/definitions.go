@@ -25,8 +25,8 @@ const policiesResource = "sharedvolumepolicies"
 // resources are the resources that the controller needs.
 var resources = []string{"sharedvolumes", "sharedvolumegrants", policiesResource}
 
-// definitions finds out which APIs the API server serves. Everybody may do that, while permission to read
-// CustomResourceDefinitions is one more that the operator would need.
+// definitions finds out which APIs the API server serves. Everybody may ask that, whereas the operator would need one more permission to
+// read CustomResourceDefinitions.
 type definitions struct{ client rest.Interface }
 
 func newDefinitions(cfg *rest.Config) (definitions, error) {
@@ -47,7 +47,7 @@ func (d definitions) missing(ctx context.Context) ([]string, error) {
 	return missingFrom(served.APIResources), nil
 }
 
-// missingFrom is missing for the resources that are served.
+// missingFrom returns what missing returns, given the resources that are served.
 func missingFrom(served []metav1.APIResource) (names []string) {
 	for _, resource := range resources {
 		if !slices.ContainsFunc(served, func(r metav1.APIResource) bool { return r.Name == resource }) {

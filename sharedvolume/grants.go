@@ -42,7 +42,7 @@ func lists(grant *v1alpha1.SharedVolumeGrant, spec v1alpha1.SharedVolumeSpec) bo
 	})
 }
 
-// maxUID is the maximum number of characters that a message has of what should be a UID, which has 36.
+// maxUID is the maximum number of characters that a message quotes from a value that should be a UID. A UID has 36.
 const maxUID = 64
 
 // maxEffect is the maximum number of characters of the message of a grant, whose command must not be cut off.
@@ -54,11 +54,11 @@ type effect struct {
 	reason, message string
 }
 
-// effectOf decides whether a grant is effective for the namespace of its name; namespace is nil if it does not exist.
+// effectOf decides whether a grant is effective for the namespace with its name; namespace is nil if it does not exist.
 //
-// Anybody may create a namespace of a free name, so the name alone proves nothing. A grant is for the UID in its spec.
-// Without one, it is for the UID that the operator has recorded in its status. Without either, it is for a namespace
-// that is not newer than the grant, because the author of the grant saw that one.
+// Anybody may create a namespace with a free name, so the name alone proves nothing. A grant is for the namespace with the UID in its
+// spec. If its spec has no UID, it is for the one with the UID that the operator has recorded in its status. If there is no UID in
+// either, it is for a namespace that is not newer than the grant, because the author of the grant could see that namespace.
 func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) effect {
 	wanted, from := grant.Spec.NamespaceUID, "spec.namespaceUID"
 	if wanted == "" {
@@ -113,8 +113,8 @@ type grants struct {
 	live   client.Reader
 	client client.Client
 	events events.EventRecorder
-	// outdated are, by the names of grants, the resource versions that a status was written for. A cache that still
-	// shows one of them does not show that status yet. The controller has one worker, so they need no lock.
+	// outdated holds, by the name of a grant, the resource version for which the last status was written. A cache that still shows that
+	// version does not show the status yet. The controller has one worker, so outdated needs no lock.
 	outdated map[string]string
 }
 

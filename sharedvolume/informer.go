@@ -16,8 +16,8 @@ import (
 // pageSize is the number of objects per page of a list. Each may have 1.5 MiB.
 const pageSize = 20
 
-// newInformer returns an informer that holds only trimmed objects and a few untrimmed ones in memory. Newer API servers stream
-// the initial list as watch events, one object at a time; the others get list requests.
+// newInformer returns an informer that holds trimmed objects, and only a few untrimmed ones, in memory. Newer API servers stream the
+// initial list as watch events, one object at a time; the others get list requests.
 func newInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	return toolscache.NewSharedIndexInformer(newTrimmedLists(source), example, resync, indexers)
 }

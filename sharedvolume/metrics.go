@@ -48,8 +48,8 @@ func init() {
 	legacyregistry.RawMustRegister(overdue)
 }
 
-// readyObjective is the time within which a SharedVolume should be Ready; see docs/operate/slo.md. Rules of drivers/efs name
-// it, too.
+// readyObjective is the time within which a SharedVolume should be Ready; see docs/operate/slo.md. The alerting rules in drivers/efs
+// contain it, too.
 const readyObjective = time.Minute
 
 func setOpenMetric(open bool) {

@@ -22,8 +22,8 @@ const (
 
 	// OwnedLabel is "true" on each claim and volume that belongs to a SharedVolume.
 	OwnedLabel = "openshift.io/aws-efs-operator-owned"
-	// OwnerNamespaceLabel and OwnerNameLabel name the SharedVolume a claim or volume belongs to. A name
-	// too long for a label is shortened there; an annotation of the same key then has it in full.
+	// OwnerNamespaceLabel and OwnerNameLabel name the SharedVolume that a claim or volume belongs to. A name too long for a label is
+	// shortened there; an annotation with the same key then has the full name.
 	OwnerNamespaceLabel = "openshift.io/aws-efs-operator-shared-volume-owner-namespace"
 	OwnerNameLabel      = "openshift.io/aws-efs-operator-shared-volume-owner-name"
 	// OwnerUIDLabel is the UID of that SharedVolume; the selector of its claim uses it.
@@ -127,8 +127,8 @@ func desiredClaim(sv *v1alpha1.SharedVolume) *corev1.PersistentVolumeClaim {
 			Name:        ClaimName(sv.Name),
 			Labels:      labels,
 			Annotations: annotations,
-			// The SharedVolume's finalizer makes sure that the claim is deleted first. But somebody may remove it, or the
-			// SharedVolume may be deleted before it is added. Then Kubernetes' garbage collector deletes the claim.
+			// The SharedVolume's finalizer makes sure that the claim is deleted first. But somebody may remove the finalizer, or the
+			// SharedVolume may be deleted before the finalizer is added. Then Kubernetes' garbage collector deletes the claim.
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "SharedVolume", Name: sv.Name, UID: sv.UID}},
 		},

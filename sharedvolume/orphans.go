@@ -23,16 +23,16 @@ import (
 
 // orphans deletes volumes that can never be used again, because their SharedVolume and their claim no longer exist.
 //
-// Usually the volume is deleted with its SharedVolume. But anyone who may change a SharedVolume may remove its
-// finalizer; an administrator has to if the operator was removed first; and a deletion may come before the finalizer is
-// added. Then Kubernetes' garbage collector deletes the claim once no pod uses it, because the SharedVolume owns it. A
-// volume cannot have a namespaced owner, and would stay forever.
+// Usually the volume is deleted with its SharedVolume. But the finalizer may be missing: anyone who may change a SharedVolume may remove
+// it, an administrator has to remove it if the operator was removed first, and the SharedVolume may be deleted before it is added. Then
+// Kubernetes' garbage collector deletes the claim once no pod uses it, because the SharedVolume owns it. A volume cannot have a
+// namespaced owner, and would stay forever.
 type orphans struct {
 	cached client.Reader
 	live   client.Reader
 	client client.Client
-	// retry is the backoff for a volume whose claim still exists: the deletion of a claim that names another volume, or no
-	// volume, is no event about this one.
+	// retry is the backoff for a volume whose claim still exists: the deletion of a claim that names another volume, or no volume, causes
+	// no event about this volume.
 	retry workqueue.TypedRateLimiter[string]
 }
 
@@ -53,8 +53,8 @@ func addOrphans(mgr manager.Manager) error {
 		})
 }
 
-// enqueueVolumes enqueues the volumes of a deleted SharedVolume. They may have been released earlier, or never bound, so that
-// no event of their own follows.
+// enqueueVolumes enqueues the volumes of a deleted SharedVolume. These volumes may have been released earlier, or never bound, so no
+// event about them may come.
 func enqueueVolumes(_ context.Context, gone event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	sv := gone.Object.(*v1alpha1.SharedVolume)
 	for _, name := range []string{volumeName(sv), communityVolumeName(sv)} {
@@ -125,7 +125,7 @@ func createdFor(volume *corev1.PersistentVolume, owner *v1alpha1.SharedVolume) b
 	return owner != nil && volume.Labels[OwnerUIDLabel] == string(owner.UID)
 }
 
-// mayUse reports whether a claim of the name that a volume is reserved for is bound to the volume, or may become so.
+// mayUse reports whether a claim is bound to a volume, or may yet be bound to it. The claim has the name that the volume is reserved for.
 func mayUse(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
 	switch ref := volume.Spec.ClaimRef; claim.Spec.VolumeName {
 	case volume.Name:

@@ -31,7 +31,7 @@ type requests struct {
 
 var _ workqueue.Queue[reconcile.Request] = &roundRobin{}
 
-// Touch is called for a request that is in the queue already; it keeps its position.
+// Touch is called for a request that is in the queue already; the request keeps its position.
 func (q *roundRobin) Touch(reconcile.Request) {}
 
 func (q *roundRobin) Push(request reconcile.Request) {

@@ -42,8 +42,8 @@ const maxActions = 28
 // retryBackoff is the backoff for actions that may become possible without an event.
 var retryBackoff = polling.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 5 * time.Minute}
 
-// expectationTimeout is how long a write is expected to appear in a cache. It never appears if the object was deleted before the watch
-// saw it.
+// expectationTimeout is how long a write is expected to appear in a cache. A write never appears if the object was deleted before the
+// watch saw it.
 const expectationTimeout = 5 * time.Second
 
 // Reconcile performs one action after another until the decision is to wait.
@@ -133,8 +133,8 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (o o
 	return o, nil
 }
 
-// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the
-// access point: others would learn which ones exist.
+// findAccessPoint returns the known state of a SharedVolume's access point, but only if the access point is granted to the namespace:
+// other namespaces must not learn which access points exist.
 func (r *reconciler) findAccessPoint(key types.NamespacedName, o observed) accessPoint {
 	spec := o.sharedVolume.Spec
 	if r.accessPoints == nil {
@@ -228,7 +228,7 @@ func statusBody(status v1alpha1.SharedVolumeStatus) (map[string]any, error) {
 func (r *reconciler) perform(ctx context.Context, o *observed, d decision) error {
 	switch d.action {
 	case acquireSlot:
-		if !o.slot { // The record has asked for one.
+		if !o.slot { // records.follow has asked for one.
 			klog.FromContext(ctx).V(2).Info("Waiting for an in-flight slot of the namespace")
 		}
 		return nil
@@ -279,8 +279,8 @@ func (r *reconciler) perform(ctx context.Context, o *observed, d decision) error
 	return fmt.Errorf("unknown action %q", d.action)
 }
 
-// readNamespace reads the SharedVolume's namespace from the API server. If that shows the status of the grant to be stale,
-// it has the grant reconciled.
+// readNamespace reads the SharedVolume's namespace from the API server. If the namespace shows that the status of the grant is stale, it
+// requests that the grant is reconciled.
 func (r *reconciler) readNamespace(ctx context.Context, o *observed) (err error) {
 	o.namespace, err = get[corev1.Namespace](ctx, r.live, types.NamespacedName{Name: o.sharedVolume.Namespace})
 	o.namespaceKnown = true
@@ -313,8 +313,8 @@ type write struct {
 	at     time.Time
 }
 
-// newest returns the newer of the cached object and its last write, by name. Either may be nil. It drops the write from
-// expected if the cache has caught up with it.
+// newest returns the newer of the cached object and the last expected write of the object with that name. Either may be missing. It drops
+// the write from expected if the cache has caught up with it, or after expectationTimeout.
 func newest[P interface {
 	comparable
 	client.Object
@@ -340,19 +340,19 @@ func caughtUp(cached, written client.Object) bool {
 	if err != nil {
 		return true // They are not comparable, so the cache is all there is.
 	}
-	// The last version of an object is the one that was deleted, or lost its last finalizer. The object in the cache at
-	// that version has no deletion timestamp yet.
+	// A write that deletes the object, or removes its last finalizer, leaves the object at its last version. The cache may show that
+	// version before it shows the write.
 	return order > 0 || order == 0 && written.GetDeletionTimestamp() == nil
 }
 
-// wrote adds an object as it is after a write to the observed state, and to the writes that the caches will show. A
-// deleted object has a deletion timestamp.
+// wrote takes an object as it is after a write, and adds it to the observed state and to the writes that the caches will show. A deleted
+// object has a deletion timestamp.
 func (o *observed) wrote(object client.Object) {
 	o.set(object)
 	o.record.expect(object)
 }
 
-// set makes an object the observed one of its kind and name.
+// set replaces the observed object of the same kind and name.
 func (o *observed) set(object client.Object) {
 	switch object := object.(type) {
 	case *v1alpha1.SharedVolume:

@@ -16,13 +16,13 @@ import (
 // slotTimeout is how long a SharedVolume keeps its slot if its claim is not bound.
 const slotTimeout = 10 * time.Second
 
-// slotUse is the purpose of the slot that a SharedVolume waits for.
+// slotUse says what a SharedVolume needs an in-flight slot for while it waits.
 type slotUse string
 
 const (
-	releaseSlot  slotUse = ""      // nothing: another SharedVolume may have it
-	awaitSlot    slotUse = "await" // it waits for a slot
-	bindWithSlot slotUse = "bind"  // the binder must bind its claim
+	releaseSlot  slotUse = ""      // for nothing: another SharedVolume may have its slot
+	awaitSlot    slotUse = "await" // it has no slot, and waits for one
+	bindWithSlot slotUse = "bind"  // for its claim, which the binder must bind
 )
 
 // records hold what the controller remembers about each SharedVolume from one pass to the next.
@@ -65,7 +65,7 @@ type record struct {
 	// missing grant. It is zero if the SharedVolume does not wait.
 	waitingSince time.Time
 	slot         *slot         // nil without a slot
-	position     *list.Element // its position among the waiting ones of the namespace, nil if it does not wait for a slot
+	position     *list.Element // its position among the namespace's SharedVolumes that wait for a slot; nil if it does not wait
 }
 
 // namespaceSlots are the slots of one namespace.
@@ -106,9 +106,9 @@ func (r *records) forget(of *record) {
 	delete(r.all, of.key)
 }
 
-// follow records a decision. It sets whether the SharedVolume holds a slot if the decision is to ask for one, and releases
-// its slot if the decision is to wait without one. It returns when to requeue the SharedVolume if the decision is to wait,
-// and how long it has waited until it became Ready, or nil.
+// follow records a decision. If the decision is to ask for a slot, it sets whether the SharedVolume holds one. If the decision is to wait
+// without a slot, it releases the slot. It returns when to requeue the SharedVolume if the decision is to wait, and, if the SharedVolume
+// became Ready, how long it had waited, or else nil.
 func (r *records) follow(o *observed, d decision) (requeueAfter time.Duration, waited *time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +152,7 @@ func (r *records) setUngranted(of *record, lacks bool) {
 	withoutGrant.WithLabelValues(DriverName).Set(float64(r.ungranted))
 }
 
-// beginWaiting records that a SharedVolume whose status no controller has written waits since its creation.
+// beginWaiting records that a SharedVolume has been waiting since its creation, if no controller has written its status yet.
 func (of *record) beginWaiting(sv *v1alpha1.SharedVolume) {
 	if of.waitingSince.IsZero() && sv.Status.ObservedGeneration == 0 && sv.DeletionTimestamp == nil {
 		of.waitingSince = sv.CreationTimestamp.Time
@@ -198,8 +198,8 @@ func (r *records) acquire(of *record) bool {
 	return of.slot != nil
 }
 
-// startBinding records that claim and volume exist and that the binder can bind them. It returns how long the SharedVolume
-// may keep its slot for that; 0 means that it holds none, or no longer.
+// startBinding records that claim and volume exist and that the binder can bind them. It returns how long the SharedVolume may keep its
+// slot for that; 0 means that it holds none, or has just lost it.
 func (r *records) startBinding(of *record) time.Duration {
 	if of.slot == nil {
 		return 0
@@ -214,7 +214,7 @@ func (r *records) startBinding(of *record) time.Duration {
 	return remaining
 }
 
-// release releases the slot of a SharedVolume that no longer needs the binder, or stops it from waiting for one.
+// release releases the slot of a SharedVolume that no longer needs the binder, or ends its wait for a slot.
 func (r *records) release(of *record) {
 	slots := r.namespaces[of.key.Namespace]
 	if of.position != nil {
@@ -227,7 +227,7 @@ func (r *records) release(of *record) {
 	r.free(of)
 }
 
-// free frees a slot, if the SharedVolume holds one, and assigns it to the next.
+// free frees a slot, if the SharedVolume holds one, and assigns it to the next SharedVolume.
 func (r *records) free(of *record) {
 	if of.slot == nil {
 		return
@@ -253,7 +253,7 @@ func (r *records) assign(slots *namespaceSlots, asking *record) {
 	}
 }
 
-// remaining returns how long a slot is still held.
+// remaining returns how much longer a slot may be held.
 func (r *records) remaining(held *slot) time.Duration {
 	return max(0, slotTimeout-r.now().Sub(held.acquired))
 }

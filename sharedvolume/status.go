@@ -15,7 +15,7 @@ import (
 
 // Reasons of the condition Ready. They are part of the API.
 const (
-	reasonNotYetSeen        = "NotYetSeen" // by the CRD's default
+	reasonNotYetSeen        = "NotYetSeen" // set by the CRD's default
 	reasonBound             = "Bound"
 	reasonPending           = "Pending"
 	reasonNotBound          = "NotBound"
@@ -49,8 +49,8 @@ func shortened(text string, limit int) string {
 	return text
 }
 
-// setColumns sets the fields that kubectl shows as columns, from the others. A problem of readiness counts more than
-// one in AWS.
+// setColumns sets the fields that kubectl shows as columns, from the other fields. A problem of readiness takes precedence over a problem
+// in AWS.
 func setColumns(status *v1alpha1.SharedVolumeStatus, r readiness, claim string) {
 	status.Reason, status.Summary = r.reason, cmp.Or(r.summary, r.message)
 	if r.phase == v1alpha1.Ready {
@@ -65,8 +65,8 @@ func setColumns(status *v1alpha1.SharedVolumeStatus, r readiness, claim string) 
 	status.Summary = shortened(status.Summary, maxSummary)
 }
 
-// setAvailable sets the condition about the access point in AWS, or removes it where nothing can be known. Until somebody has looked,
-// the condition stays as it is.
+// setAvailable sets the condition about the access point in AWS, or removes it if the SharedVolume is not Ready or nothing can be known.
+// Until the access point has been looked up, the condition stays as it is.
 func setAvailable(conditions *[]metav1.Condition, found accessPoint, phase v1alpha1.Phase, generation int64, now time.Time) {
 	switch {
 	case phase != v1alpha1.Ready || found.known && found.reason == "":
@@ -98,7 +98,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		Conditions:         sv.Status.DeepCopy().Conditions,
 	}
 	if r == waiting {
-		// The default of an earlier CRD, before the controller has observed any generation.
+		// Keep the generation: in the status that an earlier CRD set by default, it is 0, and writing another one would cost a write.
 		status.ObservedGeneration = sv.Status.ObservedGeneration
 	}
 	condition := metav1.Condition{
@@ -113,7 +113,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		condition.Status = metav1.ConditionTrue
 	}
 	if ready := meta.FindStatusCondition(status.Conditions, condition.Type); ready != nil && ready.LastTransitionTime.Unix() == 0 && r != waiting {
-		// The default of an earlier CRD has no time. It is only replaced in a write that happens anyway.
+		// The condition that an earlier CRD set by default has no time. It gets one only in a write that happens anyway.
 		ready.LastTransitionTime = sv.CreationTimestamp
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
@@ -140,9 +140,8 @@ func absenceOf(from, to *metav1.Condition) *notification {
 // notification is an event for people.
 type notification struct{ eventType, reason, note string }
 
-// notificationOf returns the event for the change from one condition to another, or nil. No event tells that a
-// SharedVolume becomes Ready or is deleted, which its status shows. In a namespace that is being deleted, no event can
-// be created.
+// notificationOf returns the event for the change from one condition to another, or nil. No event reports that a SharedVolume becomes
+// Ready or is deleted, because its status shows that. In a namespace that is being deleted, no event can be created.
 func notificationOf(from *metav1.Condition, to metav1.Condition) *notification {
 	ordinary := map[string]bool{reasonNotYetSeen: true, reasonPending: true, reasonBound: true, reasonDeleting: true, reasonNamespaceDeleted: true}
 	switch {

@@ -89,8 +89,8 @@ func trimmedMeta(object client.Object) metav1.ObjectMeta {
 	return trimmed
 }
 
-// trimmedFinalizers returns the finalizers of an object. Of many, it returns the controller's, if present, some of the others
-// for messages, and omittedFinalizers.
+// trimmedFinalizers returns the finalizers of an object. If there are many, it returns the controller's finalizer, if present, some of
+// the others for messages, and omittedFinalizers.
 func trimmedFinalizers(all []string) []string {
 	if len(all) <= maxEntries {
 		return all
@@ -107,7 +107,7 @@ func trimmedFinalizers(all []string) []string {
 	return append(kept, omittedFinalizers)
 }
 
-// trimmedStatus trims a status so that it equals the controller's next status only if the given one does. It keeps a
+// trimmedStatus trims a status so that the trimmed status equals the controller's next status only if the untrimmed one does. It keeps a
 // few foreign conditions, which only administrators can write.
 func trimmedStatus(status v1alpha1.SharedVolumeStatus) v1alpha1.SharedVolumeStatus {
 	trimmed := v1alpha1.SharedVolumeStatus{
@@ -139,8 +139,8 @@ func trimmedCondition(condition metav1.Condition) metav1.Condition {
 	return condition
 }
 
-// selectKeys returns the entries with the given keys, unless their values are too long for a label or a name; nil if no
-// entry is left. All objects share the memory of the keys, while objects from the API server have a copy each.
+// selectKeys returns the entries with the given keys, unless their values are too long for a label or a name; nil if no entry is left.
+// The results for all objects share the memory of the keys, whereas each object from the API server has its own copy.
 func selectKeys(entries map[string]string, keys ...string) map[string]string {
 	var found map[string]string
 	for _, key := range keys {

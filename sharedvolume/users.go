@@ -19,14 +19,14 @@ const (
 	// usersMaxAge is how old a result may be, and the minimum time between two lists of one namespace's pods. Many claims of a
 	// namespace are often deleted together; they share one list.
 	usersMaxAge = 10 * time.Second
-	// listTimeout is how long listing the pods of a namespace may take: some 100,000 of them on a slow API server.
+	// listTimeout is how long listing the pods of a namespace may take. It is enough for some 100,000 pods on a slow API server.
 	listTimeout = 5 * time.Minute
 	// listBackoff times the duration of a list is the minimum time until the next list of that namespace's pods: a namespace
 	// may have thousands of pods of 1 MiB each.
 	listBackoff = 20
 	// listWorkers is how many namespaces' pods are listed at the same time.
 	listWorkers = 2
-	// usersRetention is how long an unrequested result is kept.
+	// usersRetention is how long a result is kept if nobody asks for it.
 	usersRetention = time.Minute
 	// maxUsers is how many pods are kept for a claim; a message names fewer.
 	maxUsers = maxNamedUsers + 1
@@ -81,8 +81,8 @@ func newUsers(core rest.Interface) *users {
 	}
 }
 
-// lookUp returns the names of pods that use a claim, sorted. If pending, it is an earlier result, if any, and the SharedVolume
-// is requeued when there is a new one.
+// lookUp returns the names of pods that use a claim, sorted. If pending, the names are an earlier result, if any, and the asking
+// SharedVolume is requeued when there is a new one.
 func (u *users) lookUp(claim, asking types.NamespacedName) (names []string, pending bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -171,7 +171,7 @@ func (u *users) refresh(ctx context.Context, namespace string) {
 	}
 }
 
-// find returns the pods that use the claims in question. The result has an entry for each of these.
+// find returns the pods that use the claims in question. The result has an entry for each of these claims.
 func (u *users) find(ctx context.Context, namespace string, asked map[string]types.NamespacedName) (map[string][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -179,7 +179,7 @@ func (u *users) find(ctx context.Context, namespace string, asked map[string]typ
 	for claim := range asked {
 		found[claim] = nil
 	}
-	err := u.list(ctx, namespace, func(p pod) error { // The API server lists them by name.
+	err := u.list(ctx, namespace, func(p pod) error { // The API server lists pods in the order of their names.
 		for _, volume := range p.Spec.Volumes {
 			if volume.PersistentVolumeClaim == nil {
 				continue

@@ -37,8 +37,8 @@ func (r *reconciler) patchFinalizers(ctx context.Context, o *observed, change fu
 		"metadata": map[string]any{"finalizers": finalizers}}})
 }
 
-// getListed reads a SharedVolume from the API server; it returns nil if it does not exist. A list with a field selector for
-// the name is as cheap as a get, and needs no permission that the cache does not need.
+// getListed reads a SharedVolume from the API server; it returns nil if it does not exist. A list with a field selector for the name is
+// as cheap as a get, and needs only permissions that the cache needs, too.
 func getListed(ctx context.Context, live client.Reader, key types.NamespacedName) (*v1alpha1.SharedVolume, error) {
 	list := &v1alpha1.SharedVolumeList{}
 	err := live.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
@@ -51,10 +51,10 @@ func getListed(ctx context.Context, live client.Reader, key types.NamespacedName
 	return &list.Items[0], nil
 }
 
-// createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it.
-// The next decision finds out who owns an existing one. For a new SharedVolume nobody has had a reason yet to take the
-// name. For others it reads first, because the caches do not have objects without our labels, and an attempt to create
-// is a write.
+// createOrGet creates an object and returns it. If the name is taken, it returns the existing object, and the next decision finds out who
+// owns that. If the API server rejects the object, it returns nil. For a new SharedVolume it does not read first, because nobody has had
+// a reason yet to take the name. For others it reads first, because the caches do not have objects without our labels, and an attempt to
+// create is a write.
 func createOrGet[T any, P interface {
 	*T
 	client.Object

@@ -45,10 +45,10 @@ type Object struct {
 	Document document.Document
 }
 
-// Metadata is the content of the metadata folder. The document is the one with the annotations.
+// Metadata is the content of the metadata folder. The embedded document is the document with the annotations.
 type Metadata struct {
 	document.Document
-	// Annotations are the annotations as text. Other scalars than strings are converted like by opm: true, 4.2.
+	// Annotations are the annotations as text. Scalars that are not strings, such as true and 4.2, are converted as opm does.
 	Annotations  map[string]string
 	Dependencies []registry.Dependency
 	Properties   []registry.Property
@@ -73,7 +73,7 @@ func Faults(err error) (found []*findings.Finding, others []error) {
 	return found, others
 }
 
-// Blame returns an error of a reader of the bundle, preceded by the findings, which may explain it.
+// Blame returns an error about the bundle together with the bundle's findings, which come first and may explain the error.
 func (c *Contents) Blame(err error) error {
 	if err == nil {
 		return nil
@@ -81,7 +81,7 @@ func (c *Contents) Blame(err error) error {
 	return errors.Join(append(asErrors(c.Found), err)...)
 }
 
-// asErrors returns findings as the errors because of which files are not a bundle.
+// asErrors turns findings into errors: the reasons why files are not a bundle.
 func asErrors(found []*findings.Finding) (all []error) {
 	for _, f := range found {
 		f.Severity = findings.Error
@@ -90,8 +90,8 @@ func asErrors(found []*findings.Finding) (all []error) {
 	return all
 }
 
-// parse decodes the files of a bundle, and fills in its name and its package's name. It reads the same files as OLM's tools. Files
-// that these leave out are warnings or, if the rest is not a bundle, the reason for the error.
+// parse decodes the files of a bundle, and fills in its name and its package's name. It reads the same files as OLM's tools. Files that
+// OLM's tools leave out become warnings or, if the rest is not a bundle, the reasons for the error.
 func (s source) parse(b *Bundle, found []*findings.Finding) (*Contents, error) {
 	r := reader{source: s, contents: &Contents{Bundle: b, Found: found}}
 	fault := errors.Join(r.manifests(), r.metadata())
@@ -106,11 +106,11 @@ func (s source) parse(b *Bundle, found []*findings.Finding) (*Contents, error) {
 type reader struct {
 	source
 	contents *Contents
-	// refused are files that could exhaust memory. A bundle with one of them is not read.
+	// refused are errors about files that could exhaust memory. A bundle with one of them is not read.
 	refused []error
 }
 
-// missing returns the error for a folder without a required document: the findings about its files, or else its content.
+// missing returns the error for a folder without a required document: the findings about its files or, if there are none, found.
 func (r *reader) missing(folder, found string) error {
 	var causes []*findings.Finding
 	for _, f := range r.contents.Found {
@@ -279,7 +279,7 @@ func (r *reader) annotations(d document.Document, part json.RawMessage) (texts m
 	return texts, texts[PackageAnnotation] != "" || texts[ChannelsAnnotation] != "" || texts[DefaultChannelAnnotation] != ""
 }
 
-// scalarText converts a decoded scalar to text like sigs.k8s.io/yaml, which OLM's tools use.
+// scalarText converts a decoded scalar to text, as sigs.k8s.io/yaml does, which OLM's tools use.
 func scalarText(value any) (text string, scalar bool) {
 	switch v := value.(type) {
 	case nil:

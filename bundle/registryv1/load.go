@@ -51,7 +51,7 @@ func Load(dir string) (*Contents, error) {
 	return at.parse(b, found)
 }
 
-// LoadImage reads the bundle in an image, from the files in Folders by their paths there.
+// LoadImage reads the bundle in an image. files are the image's files in Folders, by path.
 func LoadImage(reference string, files map[string][]byte) (*Contents, error) {
 	at := source{name: reference, kind: "image"}
 	b := &Bundle{}
@@ -103,7 +103,7 @@ func readFiles(dir, folder string) (files []File, below []string, _ error) {
 		}
 		data, err := boundedyaml.ReadFileIn(dir, filepath.Join(folder, entry.Name()))
 		if err != nil {
-			fault := fmt.Errorf("bundle folder %s: %v", dir, err) // which hides that a file is missing, not the folder
+			fault := fmt.Errorf("bundle folder %s: %v", dir, err) // %v hides fs.ErrNotExist: the folder exists
 			if !errors.As(err, new(*fs.PathError)) {
 				fault = &contentFault{filepath.Join(dir, folder, entry.Name()), fault}
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// checkAPIs checks the names of definitions, of which OLM's tools make groups and plural names. That an owned one is in the bundle
-// at all is checked by a validator, which ignores plural names.
+// checkAPIs checks the names of definitions, from which OLM's tools derive groups and plural names. A validator checks that each owned
+// definition is in the bundle, but ignores plural names.
 func checkAPIs(c *checked, rule findings.Rule) {
 	if c.csv == nil {
 		return

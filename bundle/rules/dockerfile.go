@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// labelsOf returns the labels that a Dockerfile gives the image: several in one instruction or over several lines, in quotes or
-// without, as KEY=VALUE or in the old form KEY VALUE. The last one of repeated labels counts. Labels of earlier stages do not.
+// labelsOf returns the labels that a Dockerfile gives the image. An instruction can have several labels and several lines, with quotes or
+// without, as KEY=VALUE or in the old form KEY VALUE. Of a repeated label, the last value counts. Labels of earlier stages do not count.
 func labelsOf(dockerfile string) map[string]string {
 	labels := map[string]string{}
 	for _, instruction := range instructions(dockerfile) {

@@ -89,7 +89,7 @@ type requiredField struct {
 	path []string
 	want string
 	good func(value any) bool
-	// fatal says that gates refuse a bundle without it; otherwise it is only a warning.
+	// fatal says that gates refuse a bundle without the field; otherwise they only warn.
 	fatal bool
 }
 
@@ -133,7 +133,7 @@ func checkRequiredFields(c *checked, rule findings.Rule) {
 	}
 }
 
-// scalar converts a scalar to text like the gate.
+// scalar converts a scalar to text as the gate does.
 func scalar(value any) string { return fmt.Sprint(value) }
 
 func isText(value any) bool { text, is := value.(string); return is && text != "" }
@@ -143,7 +143,7 @@ func matches(pattern string) func(any) bool {
 	return func(value any) bool { return compiled.MatchString(scalar(value)) }
 }
 
-// longerThan accepts longer texts. With firstLine, only the first line counts.
+// longerThan returns a function that accepts longer texts. With firstLine, only the first line counts.
 func longerThan(characters int, firstLine bool) func(any) bool {
 	return func(value any) bool {
 		text := scalar(value)
@@ -208,8 +208,8 @@ func (c *checked) openShiftVersions() (r openshift.Range, known bool) {
 	return r, err == nil
 }
 
-// targets returns the versions to check that the bundle is for: the profile's and, for operator repositories, all whose catalogs
-// are still built.
+// targets returns the versions of OpenShift to check. The bundle is for each of them, and each is in the profile or, for operator
+// repositories, has a catalog that is still built.
 func (c *checked) targets() []openshift.Version {
 	r, known := c.openShiftVersions()
 	if !known {

@@ -103,7 +103,7 @@ func checkAnnotations(c *checked, rule findings.Rule) {
 	complain := func(severity findings.Verdict, key, format string, args ...any) *findings.Finding {
 		rule := rule
 		if c.options.Profile.Has(ownHubs...) {
-			severity = findings.Error // they run the check of the format that opm had
+			severity = findings.Error // they run opm's former check of the format
 		}
 		rule.Severity = severity
 		return c.find(rule, c.inMetadata(c.bundle.Metadata.Document), []any{"annotations", key}, format, args...)

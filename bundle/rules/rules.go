@@ -32,8 +32,8 @@ import (
 	"github.com/berth-csi/berth/internal/gates"
 )
 
-// validators are the validators of the Operator Framework, each as a rule, named as in operator-sdk if that has it. Not included:
-// PackageManifest is for the older format, OperatorHub and CommunityOperator are deprecated in favour of others, and
+// validators are the validators of the Operator Framework, each as a rule, with its name in operator-sdk if operator-sdk has it. Not
+// included: PackageManifest is for the older format, OperatorHub and CommunityOperator are deprecated in favour of others, and
 // MultipleArchitectures needs a container tool to pull each image.
 var validators = []struct {
 	rule      findings.Rule
@@ -64,8 +64,8 @@ func rule(id string, severity findings.Verdict, what string) findings.Rule {
 	return findings.Rule{ID: id, Severity: severity, What: what}
 }
 
-// Rules are all rules of Check: for reading bundles, of the Operator Framework's validators, whose findings may also be warnings,
-// and of the API server and OLM.
+// Rules returns all rules of Check: for reading bundles, of the Operator Framework's validators, whose findings may also be warnings, of
+// the API server and OLM, and of gates.
 func Rules() []findings.Rule {
 	all := slices.Clone(registryv1.Rules)
 	for _, v := range validators {
@@ -211,7 +211,7 @@ func (c *checked) validate() {
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
 					if e.Field == "spec.preserveUnknownFields" {
-						continue // a version of the API that only v1beta1 has, where it may be true
+						continue // only definitions of v1beta1 are checked here, where it may be true
 					}
 					if v.rule.ID == definitionRule.ID && (strings.HasPrefix(e.Field, "metadata.annotations[api-approved") || e.Field == "metadata.namespace") {
 						continue // it checks only v1beta1 here, which needs no approval, and the API server clears a namespace
@@ -269,7 +269,7 @@ func (c *checked) forValidators() *manifests.Bundle {
 	return b
 }
 
-// incompressible is a size in bytes that stays far below the limit of a bundle even if it cannot be compressed.
+// incompressible is a size in bytes that is far below the limit of a bundle even without compression.
 const incompressible = 512 << 10
 
 // compressedSize returns the total size of files after OLM's compression and encoding. Compressing is slow, so small files are
@@ -308,8 +308,8 @@ var (
 	kindsOnce = regexp.MustCompile(`\w+: \(\[[^\]]*\]\),`)
 )
 
-// inOrder sorts what validators list in the order of a map, which differs from run to run: names such as ["a" "b"], and removed APIs such as
-// CRD: (["a"]),ClusterRole: (["b"]),. A finding must stay the same to be known in a baseline.
+// inOrder sorts the lists in a validator's message. Some have the order of a map, which differs from run to run: names such as ["a" "b"],
+// and removed APIs such as CRD: (["a"]),ClusterRole: (["b"]),. A finding must stay the same to be known in a baseline.
 func inOrder(message string) string {
 	sorted := func(item *regexp.Regexp, before, between, after string) func(string) string {
 		return func(list string) string {

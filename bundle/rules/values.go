@@ -92,8 +92,7 @@ func checkProperties(c *checked, rule findings.Rule) {
 	c.checkStatedPackage(rule, mild)
 }
 
-// checkStatedPackage checks the package and the version in the annotation, which count more than those of annotations.yaml and
-// spec.version.
+// checkStatedPackage checks the package and the version in the annotation, which take precedence over annotations.yaml and spec.version.
 func (c *checked) checkStatedPackage(rule, mild findings.Rule) {
 	last := -1
 	all := c.properties()
@@ -121,7 +120,7 @@ func (c *checked) checkStatedPackage(rule, mild findings.Rule) {
 	}
 }
 
-// dependencyTypes are the types of dependencies.yaml. opm passes passedOn on as properties.
+// dependencyTypes are the types in dependencies.yaml, and passedOn are the types that opm passes on as properties.
 var (
 	dependencyTypes = []string{property.TypePackage, property.TypeGVK, registry.LabelType, property.TypeConstraint}
 	passedOn        = []string{property.TypePackageRequired, property.TypeGVKRequired, constraint.LabelRequired}
@@ -181,7 +180,7 @@ func dependencyFault(d registry.Dependency) error {
 	return constraint.Check(property.Property{Type: d.Type, Value: d.Value})
 }
 
-// checkMaxOpenShift checks the newest OpenShift in each place.
+// checkMaxOpenShift checks each property with the newest OpenShift that the operator supports.
 func checkMaxOpenShift(c *checked, rule findings.Rule) {
 	first := ""
 	for _, p := range c.properties() {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// checkWebhooks checks requirements of OLM v0 and v1 for webhooks that the API server does not have. OLM v0:
+// checkWebhooks checks the requirements of OLM v0 and v1 for webhooks, except for requirements that the API server checks. OLM v0:
 // pkg/controller/install/webhook.go; v1: internal/operator-controller/rukpak/render/registryv1/validators.
 func checkWebhooks(c *checked, rule findings.Rule) {
 	if c.csv == nil {
@@ -66,8 +66,8 @@ func checkWebhooks(c *checked, rule findings.Rule) {
 	c.checkUnserved(definitions, converts)
 }
 
-// checkConversion checks a conversion webhook. converts holds the index of the earlier webhook that converts a
-// definition, by its name.
+// checkConversion checks a conversion webhook. converts holds the index of the earlier webhook that converts a definition, by the
+// definition's name.
 func (c *checked) checkConversion(w v1alpha1.WebhookDescription, owned []string, definitions map[string]definition, converts map[string]int, index int, find func([]any, string, ...any)) {
 	if len(w.ConversionCRDs) == 0 {
 		find([]any{"conversionCRDs"}, "it names no CustomResourceDefinition; expected at least one in conversionCRDs")
@@ -88,7 +88,7 @@ func (c *checked) checkConversion(w v1alpha1.WebhookDescription, owned []string,
 	}
 }
 
-// refusedGroup says why OLM refuses a webhook for a group.
+// refusedGroup returns why OLM refuses a webhook for a group, or "" if it does not.
 func refusedGroup(group string, resources []string) string {
 	switch group {
 	case "*":

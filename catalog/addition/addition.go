@@ -32,8 +32,8 @@ type Request struct {
 	File string
 	// Bundle is the folder or the image of a bundle.
 	Bundle string
-	// Channels are the channels that get an entry, or the lists of a template of the schema olm.semver. By default, the only channel
-	// gets one.
+	// Channels are the channels that get an entry, or the lists of a template of the schema olm.semver. If there is only one, it is the
+	// default.
 	Channels []string
 	// Replaces is the name that the entry replaces, instead of the head of each channel.
 	Replaces string
@@ -76,7 +76,7 @@ func (r Request) wantsFile() error {
 	return fmt.Errorf("%s is a folder; expected a template or a file of a catalog, such as %s", r.File, example)
 }
 
-// write replaces a file atomically, or the file that a link leads to.
+// write replaces a file atomically. If the file is a symbolic link, it replaces the link's target.
 func write(path string, text []byte) (err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (r Request) from() (string, error) {
 	return filepath.ToSlash(relative), err
 }
 
-// addToOwn adds the bundle to a template of Berth. Channels without entries already have all bundles.
+// addToOwn adds the bundle to a template of Berth. Channels without entries need no new entry: they have all bundles.
 func (e *edited) addToOwn() error {
 	from, err := e.request.from()
 	if err != nil {
@@ -232,7 +232,7 @@ func (e *edited) addToOwn() error {
 	return nil
 }
 
-// addToSemver adds the bundle to lists of a template for which opm makes channels.
+// addToSemver adds the bundle to lists of a template, from which opm makes channels.
 func (e *edited) addToSemver() error {
 	from, err := e.request.from()
 	if err != nil {
@@ -295,7 +295,7 @@ func (e *edited) addToBasic() error {
 }
 
 // addToSubstitutes adds the bundle to a template with the documents of a catalog and substitutions of bundles. A rebuilt bundle
-// substitutes the bundle that it was built from; any other one is a new version, in the entries.
+// substitutes the bundle that it was built from; any other bundle is a new version, and goes into the entries.
 func (e *edited) addToSubstitutes(ctx context.Context) error {
 	from, err := e.request.from()
 	if err != nil {
@@ -329,7 +329,7 @@ func (e *edited) addToSubstitutes(ctx context.Context) error {
 	return e.addEntries(places)
 }
 
-// latest returns the name of the bundle that substitutes another one, after all substitutions of the template.
+// latest returns the name of the bundle that has the place of the named one after all substitutions of the template.
 func (e *edited) latest(ctx context.Context, name string) (string, error) {
 	var said struct {
 		Substitutions []struct {
@@ -387,7 +387,7 @@ func (e *edited) entries() (places []place, bundles []declcfg.Bundle, err error)
 	return places, bundles, nil
 }
 
-// addToCatalog adds the bundle's document to the end of a file, and entries to its channels.
+// addToCatalog adds the bundle's document to the end of the file, and entries to channels in the file.
 func (e *edited) addToCatalog() error {
 	var places []place
 	for i, d := range e.documents {
@@ -423,7 +423,7 @@ type place struct {
 	path     []any
 }
 
-// addEntries adds an entry to each chosen channel. It replaces the head.
+// addEntries adds an entry to each chosen channel. By default, the entry replaces the head.
 func (e *edited) addEntries(places []place) error {
 	var names []string
 	places = slices.DeleteFunc(places, func(p place) bool { return p.Package != e.bundle.Package })
@@ -513,7 +513,7 @@ func hasImage(bundles []declcfg.Bundle, from string) bool {
 	return slices.ContainsFunc(bundles, func(b declcfg.Bundle) bool { return b.Image == from })
 }
 
-// chosen returns the existing channels that the user wants.
+// chosen returns the chosen ones of the existing channels or lists.
 func (e *edited) chosen(names []string) ([]string, error) {
 	if len(e.request.Channels) == 0 {
 		if len(names) == 1 {

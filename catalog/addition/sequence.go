@@ -31,9 +31,9 @@ func child(mapping *boundedyaml.Node, name string) (key string, value *boundedya
 
 // element is a new element of a sequence.
 type element interface {
-	// flow is the element in one line.
+	// flow returns the element in one line.
 	flow() (string, error)
-	// block are its lines.
+	// block returns the element as lines in block style.
 	block() ([]string, error)
 }
 
@@ -105,7 +105,7 @@ func (e *edited) append(number int, path []any, added element) error {
 	return nil
 }
 
-// inFlow returns an element at the beginning of a sequence in brackets.
+// inFlow returns the insertion of an element at the beginning of a sequence in brackets.
 func inFlow(sequence *boundedyaml.Node, begin int, added element) (insertion, error) {
 	text, err := added.flow()
 	if len(sequence.Content) > 0 {
@@ -114,8 +114,8 @@ func inFlow(sequence *boundedyaml.Node, begin int, added element) (insertion, er
 	return insertion{begin + 1, text}, err
 }
 
-// inBlock inserts an element in lines of its own: after the last element of the sequence, or before it if that ends with a text of
-// several lines, whose end is not known.
+// inBlock returns the insertion of an element in lines of its own: after the last element of the sequence, or before the last element if
+// that contains a text of several lines, whose end is not known.
 func inBlock(source []byte, sequence *boundedyaml.Node, added element) (insertion, error) {
 	last := sequence.Content[len(sequence.Content)-1]
 	begin := boundedyaml.Offset(source, last.Line, 1)
@@ -160,7 +160,7 @@ func lastLine(source []byte, node *boundedyaml.Node) (line int, known bool) {
 func quoted(text string) string {
 	encoded, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // a text
+		panic(err) // every string can be encoded
 	}
 	return string(encoded)
 }

@@ -18,11 +18,11 @@ import (
 // basic is a template with the documents of a catalog, but only the image of each bundle.
 type basic struct{ entries }
 
-// entries holds the documents in a template, by the numbers of their entries.
+// entries holds the documents in a template. An entry's number is its index in the template's list of entries.
 type entries struct {
 	raw      []json.RawMessage
 	numbers  map[documentName][]int
-	channels map[int]map[string]int // the number of each entry of a channel by its name
+	channels map[int]map[string]int // by the number of a channel's document: the index of each entry of the channel, by name
 }
 
 // documentName identifies a document of a catalog.
@@ -54,7 +54,7 @@ func (e *entries) readDocuments(t *opmTemplate) (bundles map[int]declcfg.Bundle)
 	return bundles
 }
 
-// readDocument reads the document with a number.
+// readDocument reads the document of the entry with this number.
 func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, bundles map[int]declcfg.Bundle) {
 	var meta declcfg.Meta
 	path := at("entries", number)
@@ -73,7 +73,7 @@ func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, 
 		if t.decodePart(path, raw, &b) {
 			bundles[number] = b
 		}
-		return // the reader of the bundle checks whether it is complete
+		return // the read functions check whether a bundle is complete
 	case declcfg.SchemaPackage:
 		t.decodePart(path, raw, &declcfg.Package{})
 		name = nameOfPackage(meta.Name)
@@ -117,7 +117,7 @@ func (t *opmTemplate) decodePart(path []any, raw []byte, into any) (decoded bool
 	return err == nil
 }
 
-// origin is the path of a document, or of a value in it.
+// origin returns the path in the template that a document, or a value in it, comes from.
 func (e *entries) origin(config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	own := documentName{of.schema, packageOf(config), of.name}
 	if of.schema == declcfg.SchemaDeprecation {
@@ -153,7 +153,7 @@ func packageOf(config *declcfg.DeclarativeConfig) string {
 	return ""
 }
 
-// packages are the declared packages.
+// packages returns the packages that have a document in the template.
 func (e *entries) packages() map[string][]any {
 	all := map[string][]any{}
 	for name, numbers := range e.numbers {
@@ -166,7 +166,7 @@ func (e *entries) packages() map[string][]any {
 
 func (b *basic) packages(*opmTemplate) map[string][]any { return b.entries.packages() }
 
-// read reads the template. It rejects bundles with fields besides the image that opm would not ignore.
+// read reads the template. It rejects bundles that have more than an image, unless opm would ignore the other fields.
 func (b *basic) read(t *opmTemplate) {
 	for number, bundle := range b.readDocuments(t) {
 		switch path := at("entries", number); {
@@ -181,8 +181,7 @@ func (b *basic) read(t *opmTemplate) {
 	slices.SortFunc(t.refs, func(a, b templateReference) int { return a.path[1].(int) - b.path[1].(int) })
 }
 
-// source returns the template unchanged: the catalog for a version of OpenShift is cut out of the one with all
-// bundles.
+// source returns the template unchanged: restricted cuts the catalog for a version of OpenShift out of the catalog with all bundles.
 func (b *basic) source(t *opmTemplate, _ *openshift.Version) []byte { return t.document.Source }
 
 func (b *basic) check(*opmTemplate) {}
@@ -194,7 +193,7 @@ func (b *basic) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of doc
 	return t.pathOfBundle(of.name, of.nth)
 }
 
-// pathOfBundle returns the path of one of the references to a bundle.
+// pathOfBundle returns the path of the nth reference to a bundle, or of the last one if there are fewer.
 func (t *opmTemplate) pathOfBundle(name string, nth int) (path []any) {
 	for _, r := range t.refs {
 		if h := t.held[r.text]; h == nil || h.document.Name != name {

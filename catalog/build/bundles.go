@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// references are the bundles that the template lists.
+// references returns the places of the bundles that the template lists.
 func (d *draft) references() (all []reference) {
 	for i := range d.Bundles {
 		if r := d.reference(i); r != (reference{}) {
@@ -47,7 +47,7 @@ func (d *draft) take(s *bundleSet) {
 			continue
 		}
 		from := s.bundles[r]
-		if d.rendered[i] = from.Bundle; from.Bundle != nil { // bundles of images are published, and their faults are only warnings
+		if d.rendered[i] = from.Bundle; from.Bundle != nil { // bundles from images are published already, so their faults are only warnings
 			for _, f := range from.Found {
 				if r.folder != "" {
 					f.Severity = findings.Error

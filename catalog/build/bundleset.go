@@ -27,7 +27,7 @@ const pulls = 8
 // reference says where a bundle comes from and which parts are needed.
 type reference struct {
 	folder, image string // exactly one is set
-	// asWritten keeps the image in the catalog as it is written here, like opm, instead of a digest.
+	// asWritten puts the image into the catalog as the template has it, like opm, and not by digest.
 	asWritten bool
 	// lean says that the payload is not kept in memory.
 	lean bool
@@ -157,7 +157,7 @@ func (s *bundleSet) hold(b *render.Bundle) (*storedBundle, error) {
 	return h, err
 }
 
-// withoutPayload returns a bundle without the values of payload properties, like fbc.Read, and with at most one such property.
+// withoutPayload returns a bundle without payload, like fbc.Read. A bundle without an image keeps one payload property, without value.
 func withoutPayload(b declcfg.Bundle) (declcfg.Bundle, error) {
 	var properties []property.Property
 	needed := b.Image == ""

@@ -100,8 +100,8 @@ func (d *draft) entry(p place, skipRange *string, before []place) declcfg.Channe
 	return e
 }
 
-// replaced returns the name that an entry of the template replaces. The first entry of a channel may replace a bundle of
-// another catalog. For a later one that would be a mistake, because it would strand the entries before it.
+// replaced returns the name that an entry of the template replaces. The first entry of a channel may replace a bundle of another catalog.
+// A later entry must not, because that would strand the entries before it.
 func (d *draft) replaced(said string, by place, before []place) string {
 	path := slices.Concat(by.path, at("replaces"))
 	name := d.nameOf(said, path)
@@ -112,8 +112,8 @@ func (d *draft) replaced(said string, by place, before []place) string {
 	return name
 }
 
-// nameOf returns the name of the bundle with a name or a version. A name may belong to a bundle outside of this catalog,
-// of which OLM needs only the name.
+// nameOf returns the name of the bundle with a name or a version. A name may belong to a bundle outside of this catalog: OLM needs only
+// its name.
 func (d *draft) nameOf(nameOrVersion string, path []any) string {
 	if _, isVersion := parse(nameOrVersion); !isVersion {
 		return nameOrVersion

@@ -39,8 +39,8 @@ func (l located) FaultAt(rule findings.Rule, path []any, format string, args ...
 	return rule.Finding(l.File, format, args...).At(line, column)
 }
 
-// check applies all rules for catalogs, and those for one that replaces another if there is one to compare with. The rules report
-// values in the catalog; the findings name the values in the input that these come from.
+// check applies all rules for catalogs and, unless against is nil, the rules for a catalog that replaces another one. The rules report
+// values in the catalog; the findings name the values in the input from which these were made.
 func check(config *declcfg.DeclarativeConfig, against *fbc.Catalog, from func(schema, name string) origin) []*findings.Finding {
 	var origins []origin
 	positions := map[string]func([]any) (line, column int){} // by file: each is parsed once
@@ -156,7 +156,7 @@ func introduce(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) erro
 var mediaTypes = map[string]string{
 	".gif": "image/gif", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".png": "image/png", ".svg": "image/svg+xml"}
 
-// icon returns the icon that the template names, or nil. A link out of the icon's folder would publish another file in the catalog.
+// icon returns the template's icon, or nil. It follows no link out of the icon's folder, so that no other file gets into the catalog.
 func (d *draft) icon() *declcfg.Icon {
 	if d.Icon == "" {
 		return nil

@@ -29,7 +29,7 @@ type Dockerfile struct {
 	Labels        map[string]string
 }
 
-// Write writes the Dockerfile beside the folder of a catalog, as DIR.Dockerfile, and returns its path. It replaces nothing.
+// Write writes the Dockerfile beside the folder of a catalog, as DIR.Dockerfile, and returns its path. It fails if the file exists.
 func (d Dockerfile) Write(dir string) (name string, err error) {
 	dir = filepath.Clean(dir)
 	if info, err := os.Stat(dir); err != nil {

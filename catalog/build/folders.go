@@ -159,7 +159,7 @@ func lastOf(entries []declcfg.ChannelEntry) string {
 	return entries[len(entries)-1].Name
 }
 
-// defaultChannelOf returns the default channel that the newest bundle with that annotation names.
+// defaultChannelOf returns the default channel from the newest bundle whose annotations name one, or else the only channel.
 func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (string, error) {
 	var names []string
 	for _, c := range channels {
@@ -183,8 +183,8 @@ func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (str
 		registryv1.DefaultChannelAnnotation, bundles[0].Package, strings.Join(names, ", "))
 }
 
-// checkFolders applies all rules for catalogs. Findings about an entry are in the ClusterServiceVersion of its bundle, findings
-// about a channel in the newest one.
+// checkFolders applies all rules for catalogs. Findings about an entry point to the ClusterServiceVersion of its bundle, findings about a
+// channel to the newest ClusterServiceVersion.
 func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, against *fbc.Catalog) error {
 	newest := bundles[len(bundles)-1]
 	entry := func(channel int) origin {
@@ -214,8 +214,8 @@ func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, a
 	return errors.Join(faults...)
 }
 
-// unlinked returns advice for bundles without replaces, which are common where catalogs order bundles by version: a template
-// with the upgrade edges. Its folders are relative to the working directory.
+// unlinked returns advice for bundles without replaces, which are common where catalogs order bundles by version: a flag and a template,
+// either of which makes each version replace the one before. The template's folders are relative to the working directory.
 func unlinked(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
 	linked := func(e declcfg.ChannelEntry) bool { return e.Replaces != "" || len(e.Skips) > 0 }
 	for _, c := range config.Channels {

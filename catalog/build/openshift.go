@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// formatFor is the format of bundles in the catalogs of a version of OpenShift.
+// formatFor returns the format of bundles in the catalogs of a version of OpenShift.
 func formatFor(v openshift.Version) render.Format {
 	if v.DescribesBundles() {
 		return render.Described

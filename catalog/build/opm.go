@@ -29,9 +29,9 @@ import (
 type kind interface {
 	// read reads the template and its references.
 	read(*opmTemplate)
-	// packages are the known packages of the template, each with its path.
+	// packages returns the known packages of the template, each with its path.
 	packages(*opmTemplate) map[string][]any
-	// source is the input of opm's library: the template with the bundles that a version of OpenShift offers.
+	// source returns the input of opm's library: the template with at least the bundles that a version of OpenShift offers, or nil.
 	source(*opmTemplate, *openshift.Version) []byte
 	// origin maps a document of a catalog, or the value at a path in it, to the path in the template that it comes from.
 	origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any
@@ -67,7 +67,7 @@ var kinds = map[string]func() kind{
 	"olm.template.substitutes": func() kind { return &substitutes{} },
 }
 
-// schemas are the schemas of all templates.
+// schemas returns the schemas of all kinds of templates.
 func schemas() []string {
 	return append([]string{Schema}, slices.Sorted(maps.Keys(kinds))...)
 }
@@ -253,7 +253,7 @@ func (t *opmTemplate) catalogs(ctx context.Context, of target) (catalogs []*Cata
 // errNothing says that a version of OpenShift offers no bundle of a template.
 var errNothing = errors.New("no bundle is for this version of OpenShift")
 
-// render makes the catalog with opm's library, from bundles without payload whose image is the text of their reference.
+// render makes the catalog with opm's library. The library gets each bundle without payload, and the text of its reference as its image.
 func (t *opmTemplate) render(ctx context.Context, v *openshift.Version) (*declcfg.DeclarativeConfig, error) {
 	source := t.source(t, v)
 	if source == nil {
@@ -346,7 +346,7 @@ func (t *opmTemplate) checkCatalog(config *declcfg.DeclarativeConfig) []*finding
 	found := check(config, t.options.Against, func(schema, name string) origin {
 		of := documentKey{schema: schema, name: name}
 		seen[of]++
-		of.nth = seen[of] - 1 // the key has none
+		of.nth = seen[of] - 1 // the keys of seen have no nth
 		return func(path []any) (document.Document, []any) {
 			return t.document.Document, t.path(t.origin(t, config, of, path))
 		}

@@ -83,7 +83,7 @@ func (s *semverChannels) read(t *opmTemplate) {
 	}
 }
 
-// packages is the package of the first bundle.
+// packages returns the package of the first bundle that was read.
 func (s *semverChannels) packages(t *opmTemplate) map[string][]any {
 	for _, r := range t.refs {
 		if h := t.held[r.text]; h != nil {
@@ -144,7 +144,7 @@ func versionOf(b declcfg.Bundle) (semver.Version, error) {
 	return semver.Version{}, fmt.Errorf("it has no property of type %s", property.TypePackage)
 }
 
-// source is the template with the images that a version of OpenShift offers.
+// source returns the template with only the images that a version of OpenShift offers, or nil if it offers none.
 func (s *semverChannels) source(t *opmTemplate, v *openshift.Version) []byte {
 	if v == nil {
 		return t.document.Source
@@ -160,12 +160,12 @@ func (s *semverChannels) source(t *opmTemplate, v *openshift.Version) []byte {
 	}
 	text, err := json.Marshal(part)
 	if err != nil {
-		panic(err) // texts alone
+		panic(err) // strings and booleans can be encoded
 	}
 	return text
 }
 
-// origin is the path of the image of a bundle or of a channel's entry, or else of the list that a channel is made from.
+// origin returns the path of a bundle's or an entry's image, of the list that a channel is made from, or of the schema.
 func (s *semverChannels) origin(t *opmTemplate, config *declcfg.DeclarativeConfig, of documentKey, path []any) []any {
 	switch of.schema {
 	case declcfg.SchemaBundle:

@@ -12,14 +12,14 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// substitutes is a template with the documents of a catalog, and bundles that replace others in it.
+// substitutes is a template with the documents of a catalog, and with substitutions: bundles that take the place of other bundles.
 type substitutes struct {
 	entries
 	bundles       map[string]declcfg.Bundle // of the entries, by name
 	substitutions []substitution
 }
 
-// substitution replaces a bundle by another one.
+// substitution puts a bundle in the place of another one.
 type substitution struct {
 	Name string `json:"name"` // the image
 	Base string `json:"base"` // the name of the other bundle
@@ -62,11 +62,11 @@ func (s *substitutes) read(t *opmTemplate) {
 	}
 }
 
-// source returns the template unchanged: the catalog for a version of OpenShift is cut out of the one with all bundles.
+// source returns the template unchanged: restricted cuts the catalog for a version of OpenShift out of the catalog with all bundles.
 func (s *substitutes) source(t *opmTemplate, _ *openshift.Version) []byte { return t.document.Source }
 
-// check reports entries that are not the valid catalog that opm requires, and bundles that replace a missing bundle or one whose
-// version is not earlier.
+// check reports faults of the entries, because opm requires a valid catalog. It also reports substitutes for a missing bundle, or for a
+// bundle whose version is not earlier.
 func (s *substitutes) check(t *opmTemplate) {
 	var metas []*declcfg.Meta
 	if !t.decodePart(nil, t.document.Content, &struct {

@@ -26,7 +26,7 @@ type Options struct {
 	Schema string
 	// JSON writes catalogs as JSON instead of YAML.
 	JSON bool
-	// Stdin is standard input, for the template of that name.
+	// Stdin is standard input, from which the source with the name Stdin is read.
 	Stdin io.Reader
 	// Keeper caches pulled images.
 	Keeper oci.Keeper
@@ -40,7 +40,7 @@ type target struct {
 	format  render.Format
 }
 
-// folder is the target's folder below the output folder.
+// folder returns the target's folder below the output folder.
 func (t target) folder() string {
 	if t.version == nil {
 		return ""
@@ -48,7 +48,7 @@ func (t target) folder() string {
 	return t.version.Folder()
 }
 
-// targets are the catalogs that are built.
+// targets returns the catalogs to build from each template.
 func (o Options) targets() (all []target) {
 	for _, v := range o.Versions {
 		all = append(all, target{&v, formatFor(v)})
@@ -59,7 +59,7 @@ func (o Options) targets() (all []target) {
 	return all
 }
 
-// formatOf is the format of a target for templates with a default.
+// formatOf returns the target's format, or the default of a kind of templates.
 func (t target) formatOf(byDefault render.Format) render.Format {
 	if t.format == "" {
 		return byDefault
@@ -67,7 +67,7 @@ func (t target) formatOf(byDefault render.Format) render.Format {
 	return t.format
 }
 
-// formats are all formats in which opm's templates are built.
+// formats returns all formats in which bundles of opm's templates are needed.
 func (o Options) formats() (all []render.Format) {
 	for _, t := range o.targets() {
 		if f := t.formatOf(render.Whole); !slices.Contains(all, f) {

@@ -1,7 +1,7 @@
-// Package build builds the catalog of a package from its bundles: from their folders alone, or from a template, a short
-// file that people write. A template lists the bundles, as folders or images, and says which of them each channel offers. Defaults
-// come from the bundles, so most of it can be left out. opm's templates make the same documents as in opm: its library makes them,
-// from bundles that this package reads.
+// Package build builds the catalog of a package from its bundles: from their folders alone, or from a template, a short file that people
+// write. A template lists the bundles, as folders or images, and says which of them each channel offers. Defaults come from the bundles,
+// so most of a template can be left out. From opm's templates, opm's own library makes the documents, so they are the same as in opm:
+// this package only reads the bundles.
 //
 // Every rule of package rules is applied to the built catalog, so that OLM can work with it. All findings are reported at once, at
 // the lines of the template or the bundles that cause them. The same input always gives the same catalog.
@@ -42,7 +42,7 @@ type template struct {
 	Package string `json:"package"`
 	// DefaultChannel is optional if there is one channel.
 	DefaultChannel string `json:"defaultChannel"`
-	// Description and Icon, the name of a file, default to the default channel head's.
+	// Description and Icon default to those of the default channel's head. Icon is the name of a file.
 	Description  string        `json:"description"`
 	Icon         string        `json:"icon"`
 	Bundles      []bundle      `json:"bundles"`
@@ -107,22 +107,22 @@ func (b *Built) Close() error { return b.store.Close() }
 
 // builder builds the catalogs that a template describes.
 type builder interface {
-	// packages are the known packages of the template, each with its path in the template.
+	// packages returns the known packages of the template, each with its path in the template.
 	packages() map[string][]any
 	references() []reference
 	// take takes the bundles from the set.
 	take(*bundleSet)
 	// catalogs builds the catalogs of a target, and returns their faults.
 	catalogs(context.Context, target) ([]*Catalog, []*findings.Finding)
-	// findings are the faults of the template itself and of its bundles.
+	// findings returns the faults of the template itself and of its bundles. The caller may add to them.
 	findings() *[]*findings.Finding
-	// file is the template's file.
+	// file returns the path of the template's file.
 	file() string
 	faultAt(path []any, format string, args ...any) *findings.Finding
 }
 
-// Templates builds the catalogs of the packages that templates describe, and returns all findings. A source is a template file, a
-// folder of such, or Stdin. It fails if a template file cannot be read. The caller has to close the result.
+// Templates builds the catalogs of the packages that templates describe, and returns all findings. A source is a template file, a folder
+// of template files, or Stdin. It fails if a template file cannot be read. The caller has to close the result.
 func Templates(ctx context.Context, sources []string, o Options) (_ *Built, err error) {
 	files, err := readSources(sources, o.Stdin)
 	if err != nil {
@@ -265,7 +265,7 @@ type draft struct {
 	template
 	document located
 	decoded  bool
-	// byVersion says that there is a catalog for each of several versions of OpenShift.
+	// byVersion says that there is a catalog for each version of OpenShift that the user named.
 	byVersion bool
 	found     []*findings.Finding
 	against   *fbc.Catalog
@@ -328,7 +328,7 @@ func (d *draft) catalogs(_ context.Context, t target) ([]*Catalog, []*findings.F
 	return []*Catalog{{Config: config}}, found
 }
 
-// at is a path of keys and indices.
+// at returns a path of keys and indices.
 func at(path ...any) []any { return path }
 
 func (d *draft) fault(path []any, format string, args ...any) {
@@ -354,7 +354,7 @@ func (d *draft) decode(documents []document.Document) {
 	}
 }
 
-// secondDocument reports documents after the template in its file, which opm would drop.
+// secondDocument reports a second document in a template's file. opm would ignore it.
 func secondDocument(documents []document.Document) []*findings.Finding {
 	if len(documents) < 2 {
 		return nil

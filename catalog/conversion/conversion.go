@@ -33,13 +33,13 @@ const (
 	Berth Kind = "berth"
 )
 
-// Kinds are all of them.
+// Kinds are all kinds of templates.
 var Kinds = []Kind{Basic, Substitutes, Berth}
 
 // Formats are the formats of templates.
 var Formats = []string{"json", "yaml"}
 
-// ruleImage is the rule for catalogs that a template is made of.
+// ruleImage is the rule for catalogs that are converted to a template.
 var ruleImage = findings.Rule{ID: "convert-image", Severity: findings.Error,
 	What: "Every bundle of the catalog has an image.",
 	Why:  "A template only says which image a bundle comes from."}

@@ -1,5 +1,5 @@
-// Package diff compares two catalogs and reports what changes for clusters when one replaces the other: packages and
-// channels, channel heads, versions that updates no longer lead away from, and how a new head differs from the old one.
+// Package diff compares two catalogs and reports what changes for clusters when one replaces the other: packages and channels, channel
+// heads, versions from which updates no longer lead to the head, and how a new head differs from the old one.
 package diff
 
 import (
@@ -87,9 +87,9 @@ type Package struct {
 	// Rewritten are bundles whose content changes under the same name. OLM does not install them again in clusters that
 	// already have them.
 	Rewritten []string `json:"rewritten,omitempty"`
-	// Deprecations are deprecations of bundles, by name.
+	// Deprecations are the changes to deprecations of bundles, by the bundle's name.
 	Deprecations map[string]*Change `json:"deprecations,omitempty"`
-	// Lifecycles are the phases of support and the platforms of minor versions, by version.
+	// Lifecycles are the changes to the phases of support and the platforms of minor versions, by version.
 	Lifecycles map[string]*Change `json:"lifecycles,omitempty"`
 }
 
@@ -102,8 +102,8 @@ type Channel struct {
 	Added       []string `json:"added,omitempty"`   // entries
 	Removed     []string `json:"removed,omitempty"` // entries
 	Deprecation *Change  `json:"deprecation,omitempty"`
-	// Lost are entries from which updates no longer lead to the head: clusters that have them installed are stranded. If
-	// the channel is gone, they are all its entries.
+	// Lost are entries from which updates no longer lead to the head: clusters that have them installed are stranded. If the channel is
+	// gone, updates no longer lead to the head from any entry.
 	Lost []string `json:"lost,omitempty"`
 	// RemovedAPIs are versions of APIs that an update from the old head to the new one removes. OLM refuses the update on clusters
 	// that have stored objects in these versions.
@@ -271,7 +271,7 @@ func equal(a, b document.Span) (bool, error) {
 	return bytes.Equal(rawjson.Canonical(first.Content), rawjson.Canonical(second.Content)), nil
 }
 
-// compareChannel returns the difference of a channel, or nil if there is none. One of the packages may not have it.
+// compareChannel returns the difference of a channel, or nil if there is none. One of the packages may lack the channel.
 func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 	was, is := before.FindChannel(name), after.FindChannel(name)
 	d := &Channel{Name: name, Kind: Changed,
@@ -301,7 +301,7 @@ func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 	return d, nil
 }
 
-// removedAPIs returns the versions of APIs that updates from an old head, with bundle from, to the new head remove.
+// removedAPIs returns the versions of APIs that are removed by updates from the old head, whose bundle is from, to the new head.
 func removedAPIs(p *fbc.Package, now *upgrade.Graph, head *upgrade.Entry, from *fbc.Bundle) (all []string) {
 	updates, _ := now.Path(head.Version())
 	for _, u := range updates {

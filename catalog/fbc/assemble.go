@@ -71,11 +71,11 @@ type assembly struct {
 	faults   []*findings.Finding
 	copies   map[copied]*findings.Finding
 	titles   map[copied][]string
-	// faulty are areas with documents that could not be read and may belong to any package, incomplete the packages of the others.
+	// faulty are areas with unreadable documents that may belong to any package; incomplete are the packages of other unreadable documents.
 	faulty, incomplete map[string]bool
 }
 
-// copied identifies the documents of a package that a file has once more.
+// copied identifies the documents of the package pkg that file repeats from the file first.
 type copied struct{ file, first, pkg string }
 
 func (a *assembly) add(e entry) {
@@ -139,13 +139,13 @@ func (a *assembly) inPackage(name string, span document.Span) *Package {
 	return p
 }
 
-// duplicate reports a document that the catalog already has. If a file is a copy of another one, or of a part of it, that is one
+// duplicate reports a document that the catalog already has. All documents of a package that one file repeats from another are one
 // fault.
 func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.Span) {
 	of := copied{e.span.File, first.File, pkg}
 	a.titles[of] = append(a.titles[of], title(schema, name))
 	if fault := a.copies[of]; fault != nil {
-		return // describeCopies says so
+		return // describeCopies adds the document to it
 	}
 	fault := Duplicate.Finding(e.span.File, "%s of package %q is declared twice; the first declaration is at %s:%d",
 		title(schema, name), pkg, first.File, first.Line).At(e.span.Line, 0).In(pkg)
@@ -155,7 +155,7 @@ func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.S
 	}
 }
 
-// describeCopies says which documents of a package a file has once more. It does so in the end, because there may be very many.
+// describeCopies lists in each fault all documents that a file repeats. It does so at the end, because there may be very many.
 func (a *assembly) describeCopies() {
 	for of, fault := range a.copies {
 		if titles := a.titles[of]; len(titles) > 1 {

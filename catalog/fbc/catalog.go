@@ -45,7 +45,7 @@ type Package struct {
 	Deprecations []*Deprecation
 	// Lifecycles are the documents that say until when versions of the package are supported. A package should have at most one.
 	Lifecycles []*Other
-	// Incomplete says that documents could not be read that belong to this package, or may: they are in the same place.
+	// Incomplete says that a document that could not be read belongs to this package, or may: it is in the same area as this package.
 	Incomplete bool
 
 	channels   map[string]*Channel
@@ -59,8 +59,8 @@ type Channel struct {
 	document.Span
 }
 
-// Bundle is a bundle and the span of its document. One that was read has no payload: properties of the types olm.bundle.object and
-// olm.csv.metadata have no value, and there are no objects. A bundle that Of was given stays as it is.
+// Bundle is a bundle and the span of its document. A bundle that was read has no payload: properties of the types olm.bundle.object and
+// olm.csv.metadata have no value, and there are no objects. Of keeps bundles as they are.
 type Bundle struct {
 	declcfg.Bundle
 	document.Span
@@ -94,7 +94,7 @@ func (c *Catalog) Find(name string) *Package {
 	return c.Packages[at]
 }
 
-// Named returns the package with a name, or an error that says which one may be meant.
+// Named returns the package with a name, or an error that says which package may be meant.
 func (c *Catalog) Named(name string) (*Package, error) {
 	if p := c.Find(name); p != nil {
 		return p, nil
@@ -112,8 +112,8 @@ func (p *Package) FindChannel(name string) *Channel { return p.channels[name] }
 // FindBundle returns the bundle with a name, or nil.
 func (p *Package) FindBundle(name string) *Bundle { return p.bundles[name] }
 
-// Deprecation returns the deprecation message of the package itself (without a name), of a channel or of a bundle. It is empty if
-// that is not deprecated.
+// Deprecation returns the deprecation message of the package itself (without a name), of a channel or of a bundle, or "" if there is
+// none.
 func (p *Package) Deprecation(schema, name string) string {
 	return p.deprecated[declcfg.PackageScopedReference{Schema: schema, Name: name}]
 }
@@ -163,15 +163,14 @@ func newBundle(read declcfg.Bundle, span document.Span) *Bundle {
 	return b
 }
 
-// Fault returns a finding about the value that a path of keys (string) and indices (int) leads to, in
-// the document at a span.
+// Fault returns a finding about the value at a path of keys (string) and indices (int), in the document at a span.
 func Fault(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding {
 	finding := rule.Finding(span.File, format, args...).At(span.Line, 0)
 	if len(path) == 0 {
 		return finding
 	}
 	line, column, err := document.Locate(span, path)
-	if err != nil { // it is gone; a change of the catalog is reported elsewhere
+	if err != nil { // the document is gone; a change of the catalog is reported elsewhere
 		return finding
 	}
 	return finding.At(line, column)

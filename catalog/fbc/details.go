@@ -16,8 +16,8 @@ import (
 
 // Details are the payload of a bundle.
 type Details struct {
-	// CSV is the bundle's ClusterServiceVersion. If the catalog only describes it, it has no install strategy: its
-	// permissions and Deployments are only in the bundle's image. It is nil if the catalog does not even describe it.
+	// CSV is the bundle's ClusterServiceVersion. If the catalog only describes it, CSV has no install strategy: permissions and
+	// Deployments are only in the bundle's image. CSV is nil if the catalog does not even describe it.
 	CSV *v1alpha1.ClusterServiceVersion
 	// Objects are the other objects that the bundle carries. It is empty if the bundle is only described.
 	Objects []*unstructured.Unstructured
@@ -28,7 +28,7 @@ type Details struct {
 	Undecodable error
 }
 
-// Details returns the payload of a bundle. If it was read, that is in its document.
+// Details returns the payload of a bundle. For a bundle that was read, it reads the payload from the bundle's document.
 func (b *Bundle) Details() (*Details, error) {
 	whole := b.Bundle
 	if !b.whole {

@@ -50,7 +50,7 @@ type entry struct {
 	deprecation *declcfg.Deprecation
 	other       *declcfg.Meta
 	fault       *findings.Finding
-	owners      []string // the packages that a document with a fault may belong to; nil if it may be any
+	owners      []string // the packages that a document with a fault may belong to; nil if it may belong to any
 }
 
 // decode decodes the documents of a section. It fails only if keep does.
@@ -102,7 +102,7 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		if fault.Rule == document.Field.ID {
 			return entry{}, one(fault)
 		}
-		return entry{owners: []string{meta.Package, meta.Name}}, one(fault) // OLM reads it only if the schema is a typing error
+		return entry{owners: []string{meta.Package, meta.Name}}, one(fault) // perhaps only a typing error keeps OLM from reading it
 	}
 	e, faults := decodeAs(d, meta, content)
 	for _, fault := range faults {
@@ -152,7 +152,7 @@ func decodeAs(d document.Document, meta declcfg.Meta, content []byte) (e entry, 
 // shareNames keeps each name of a bundle in memory once, although channels repeat it.
 func shareNames(c *declcfg.Channel) {
 	c.Package = shared(c.Package)
-	c.Entries = slices.Clone(c.Entries) // no larger than it needs be
+	c.Entries = slices.Clone(c.Entries) // no larger than needed
 	for i := range c.Entries {
 		e := &c.Entries[i]
 		e.Name, e.Replaces, e.SkipRange = shared(e.Name), shared(e.Replaces), shared(e.SkipRange)

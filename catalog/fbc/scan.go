@@ -15,9 +15,8 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 )
 
-// Nearly all of a catalog is bundles, and nearly all of a bundle is payload. So bundles are scanned in place: one pass
-// decodes a few fields and checks that the others could be decoded. It refuses every bundle that has a fault or is in an
-// unusual form, which decodeDocument then decides on.
+// Nearly all of a catalog is bundles, and nearly all of a bundle is payload. So bundles are scanned in place: one pass decodes a few fields
+// and checks that the others could be decoded. It refuses bundles that have a fault or an unusual form. decodeDocument then decodes them.
 
 var (
 	metadataShape  = rawjson.ShapeOf[property.CSVMetadata]()
@@ -36,7 +35,7 @@ type scanner struct {
 	content []byte // of a document, as JSON
 	object  []byte // of a bundle, decoded
 	values  []byte // of the properties of a bundle, concatenated
-	ends    []int  // of each value in values
+	ends    []int  // where each value in values ends
 }
 
 // bundle reads a bundle without its payload. It returns nil for all other documents, and for bundles that it refuses.
@@ -117,8 +116,8 @@ func ScanMeta(content []byte) (meta declcfg.Meta, ok bool) {
 // uniqueKeys are the keys of an object. OLM's tools reject two that differ only in case.
 type uniqueKeys [][]byte
 
-// scanned is the maximum number of keys that are compared with each other. Documents with more, of which no tool writes any, are
-// in an unusual form.
+// scanned is the maximum number of keys that are compared with each other. Documents with more keys count as being in an unusual form;
+// no tool writes them.
 const scanned = 64
 
 func (u *uniqueKeys) add(s *rawjson.Scanner, key []byte) {
@@ -134,7 +133,7 @@ func (u *uniqueKeys) add(s *rawjson.Scanner, key []byte) {
 	*u = append(*u, key)
 }
 
-// ScanRelatedImage reads an element of a bundle's relatedImages. What is no related image fails the scanner.
+// ScanRelatedImage reads an element of a bundle's relatedImages. The scanner fails if the element is not a related image.
 func ScanRelatedImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
 	s.Object(func(key []byte) {
 		switch string(key) {
@@ -181,7 +180,7 @@ func (sc *scanner) property(s *rawjson.Scanner) (p property.Property) {
 	return p
 }
 
-// bundleObject reads the value of a property that holds an object of the bundle. It must be a Kubernetes object in JSON.
+// bundleObject reads the value of a property that holds an object of the bundle, which must be a Kubernetes object in JSON.
 func (sc *scanner) bundleObject(s *rawjson.Scanner) {
 	held := false
 	s.Object(func(key []byte) {

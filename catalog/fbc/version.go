@@ -29,8 +29,8 @@ func CompareVersions(a, b semver.Version) int {
 	}))
 }
 
-// maxRange is the length of a range of versions that is read, in bytes. Each comparison with a range takes time for all of it, and as
-// deep a stack.
+// maxRange is the maximum length of a range of versions, in bytes. To compare a version with a range takes time and stack in proportion
+// to the length of the range.
 const maxRange = 64 << 10
 
 // UnusualRange says why ParseRange does not read a range that OLM does.
@@ -38,8 +38,8 @@ type UnusualRange string
 
 func (r UnusualRange) Error() string { return string(r) }
 
-// ParseRange parses a range of versions as OLM does, except for an UnusualRange: one that is too long, or has an alternative that is
-// empty. The library parses that, too, and panics when a version is compared with it.
+// ParseRange parses a range of versions as OLM does, except for an UnusualRange: a range that is too long or has an empty alternative. The
+// library parses empty alternatives, too, but panics when a version is compared with such a range.
 func ParseRange(text string) (semver.Range, error) {
 	if len(text) > maxRange {
 		return nil, UnusualRange(fmt.Sprintf("it has %d bytes; expected at most %d", len(text), maxRange))
@@ -54,7 +54,7 @@ func ParseRange(text string) (semver.Range, error) {
 	return parsed, nil
 }
 
-// emptyAlternative finds an alternative without comparisons between two others. A single character between spaces counts for nothing.
+// emptyAlternative finds an alternative without comparisons between two others. The library ignores a single character between spaces.
 var emptyAlternative = regexp.MustCompile(` \|\| +([^<>=] +)*\|\| `)
 
 // MatchVersion returns the elements with exactly this version or else, if it has no build metadata, those whose version differs

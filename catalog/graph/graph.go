@@ -29,8 +29,8 @@ type Package struct {
 	versions     map[string]string
 }
 
-// Channel is a column. Its rows are its own, so that each column has its head at the top however many versions of
-// other channels are later.
+// Channel is a column of a drawing. Each column has its own rows, so that its head is at the top even if other channels have later
+// versions.
 type Channel struct {
 	Name       string
 	Default    bool
@@ -44,12 +44,12 @@ type Channel struct {
 	// Unskipped says that not all edges of skips are drawn, nor all versions that the channel only skips.
 	Unskipped bool
 
-	newest *semver.Version // of the head or, without one, of all entries; nil if it is unknown
+	newest *semver.Version // the version of the head or, without a head, the latest one of all entries; nil if it is unknown
 }
 
-// budget limits the cost of skipRanges and skips: comparisons of an entry with a version, and edges of either. Without a limit those
-// of skipRanges grow with the square of the catalog, because each skipRange may contain all versions of a channel, and a skipped name
-// of a few bytes takes kilobytes of memory.
+// budget limits the cost of skipRanges and skips: comparisons of a skipRange with a version, edges of skipRanges, and skipped names.
+// Without a limit, the comparisons and edges grow with the square of the catalog's size, because each skipRange may contain all versions
+// of a channel, and a skipped name of a few bytes takes kilobytes of memory.
 type budget struct{ comparisons, edges, skips int }
 
 // The budgets for one channel, and for all channels of a drawing.
@@ -95,7 +95,7 @@ func (p *Package) MarkNew(names map[string]bool) {
 	}
 }
 
-// Edge leads from a version to one that may take its place. OLM never takes it if To is passed.
+// Edge leads from a version to one that may take its place. OLM never takes the edge if To.Passed is true.
 type Edge struct {
 	From, To *Node
 	Kind     upgrade.Edge
@@ -148,7 +148,7 @@ func laterFirst(a, b *semver.Version) int {
 
 var someVersion = regexp.MustCompile(`\d+(\.\d+){0,2}`)
 
-// versionIn returns the first version in the name of a channel, which may have fewer than three numbers, or nil.
+// versionIn returns the first version in the name of a channel, or nil. The version in the name may have fewer than three numbers.
 func versionIn(name string) *semver.Version {
 	number, err := semver.ParseTolerant(someVersion.FindString(name))
 	if err != nil {

@@ -12,7 +12,7 @@ const neverTaken = "OLM never takes this edge"
 
 // explanation says what a style of the drawing means.
 type explanation struct {
-	sample string // SVG with a place of its own, 36 pixels wide
+	sample string // SVG in its own coordinates, sampleWidth pixels wide
 	text   string
 }
 

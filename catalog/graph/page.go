@@ -16,8 +16,8 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// page has placeholders, such as {{title}} and {{data}}. They are not filled in by html/template, because a program that links
-// it keeps every method of every type and is a third larger.
+// page has placeholders, such as {{title}} and {{data}}. They are not filled in by html/template, because a program that links that
+// package keeps every method of every type, and is a third larger.
 //
 //go:embed page.html
 var page string
@@ -35,7 +35,7 @@ type Page struct {
 
 // V1 holds the refusals of OLM v1 in a package.
 type V1 struct {
-	// Refused holds the reasons why it refuses a bundle, by name.
+	// Refused holds the reasons why OLM v1 refuses a bundle, by the bundle's name.
 	Refused map[string][]string
 	// Updates are the updates that OLM v1 refuses.
 	Updates []V1Update
@@ -44,7 +44,7 @@ type V1 struct {
 // V1Update is an update that OLM v1 refuses.
 type V1Update struct{ From, To, Why string }
 
-// Write writes the page. It loads nothing else. It fails if a bundle cannot be read.
+// Write writes the page, which loads nothing else. It fails if a bundle cannot be read.
 func (p *Page) Write(w io.Writer) error {
 	t := &texts{index: map[prose]int{}}
 	faults := map[string][]*findings.Finding{}
@@ -85,7 +85,7 @@ func (p *Page) Write(w io.Writer) error {
 	return err
 }
 
-// scriptHash returns the hash of the page's script. A browser executes no other one, wherever in the page it may be.
+// scriptHash returns the hash of the page's script. A browser executes no other script in the page.
 func scriptHash() string {
 	_, script, _ := strings.Cut(page, "<script>")
 	script, _, _ = strings.Cut(script, "</script>")
@@ -114,7 +114,7 @@ type shownV1 struct {
 	Updates [][3]printable `json:"updates"` // from, to, and why
 }
 
-// refused is a version that OLM v1 refuses. It is no map, because JSON would not escape the names as keys.
+// refused is a version that OLM v1 refuses. Its name is a field, because it would not be escaped as the key of a map.
 type refused struct {
 	Name printable   `json:"name"`
 	Why  []printable `json:"why"`
@@ -141,7 +141,7 @@ type column struct {
 	Default    bool      `json:"default,omitempty"`
 	Deprecated bool      `json:"deprecated,omitempty"`
 	Broken     string    `json:"broken,omitempty"`
-	Head       int       `json:"head"` // among the drawn versions; -1 unless there is one
+	Head       int       `json:"head"` // its index among the drawn versions, or -1 if the channel is broken
 	Stranded   []int     `json:"stranded,omitempty"`
 }
 
@@ -199,7 +199,7 @@ type faulty struct {
 	// Rules are the violated rules, each with the number of faults if there are several.
 	Rules  []string    `json:"rules,omitempty"`
 	Faults []printable `json:"faults,omitempty"`
-	More   int         `json:"more,omitempty"` // than Faults
+	More   int         `json:"more,omitempty"` // the number of faults that are not in Faults
 }
 
 // Limits of the faults that the page shows of a package: `berth catalog validate` shows all.

@@ -35,7 +35,7 @@ const (
 // from the earlier version. It carries its own style, for light and dark.
 func (p *Package) SVG() string { return p.draw("<style>" + style + "</style>\n" + arrows + "\n") }
 
-// draw draws a package. Style and arrows may be elsewhere in the page.
+// draw draws a package. styleAndArrows is empty if the page has them elsewhere.
 func (p *Package) draw(styleAndArrows string) string {
 	var body strings.Builder
 	rows, notes := 0, 1
@@ -95,11 +95,11 @@ type lane struct {
 	place int // 0 is next to the nodes
 }
 
-// lanes returns a lane for each skipRange with a version of the channel in it. Lanes that would overlap have different
-// places.
+// lanes returns a lane for each skipRange that contains a version of the channel, if a place is free. Lanes that would overlap have
+// different places.
 func lanes(c *Channel) (all []*lane) {
 	var last *lane
-	for _, e := range c.Edges { // those to a version follow each other
+	for _, e := range c.Edges { // the edges to a version are next to each other
 		if e.Kind != upgrade.SkipRange {
 			continue
 		}
@@ -109,7 +109,7 @@ func lanes(c *Channel) (all []*lane) {
 		}
 		last.from = append(last.from, e.From)
 	}
-	// The shortest are next to the nodes.
+	// The shortest lanes are next to the nodes.
 	slices.SortStableFunc(all, func(a, b *lane) int { return a.length() - b.length() })
 	var places [maxLanes][]*lane
 	return slices.DeleteFunc(all, func(l *lane) bool {
@@ -134,7 +134,7 @@ func (d *drawing) laneCount() (count int) {
 	return count
 }
 
-// middle is the vertical center of a row.
+// middle returns the vertical center of a row.
 func (d *drawing) middle(row int) int { return d.top + row*rowHeight + rowHeight/2 }
 
 func (d *drawing) draw(height int) {
@@ -145,7 +145,7 @@ func (d *drawing) draw(height int) {
 	}
 	fmt.Fprintf(d, `<g class="u %s" data-channel="%s"><rect class="band" x="%d" y="%d" width="%d" height="%d" rx="10"/>`+"\n",
 		class, escape.HTML(c.Name), band, margin, d.left+nodeWidth+side-band, height-2*margin)
-	// In a window of its own, the widest letters reach into no other channel.
+	// The title has an svg element of its own, which cuts off wide letters that would reach into another channel.
 	fmt.Fprintf(d, `<svg x="%d" y="%d" width="%d" height="%d"><text class="title" x="%d" y="22">%s</text></svg>`,
 		band, margin, d.left+nodeWidth+side-band, titleHeight, center-band, fit(c.Name, nameLength))
 	for i, n := range c.notes() {
@@ -202,7 +202,7 @@ func (d *drawing) drawLane(l *lane) {
 	d.WriteString("\n")
 }
 
-// drawEdge draws replaces to the right of nodes and skips to the left, or a straight line between neighbours.
+// drawEdge draws skips to the left of nodes, and replaces to the right, or as a straight line between neighbours.
 func (d *drawing) drawEdge(e Edge) {
 	from, to := d.middle(e.From.Row), d.middle(e.To.Row)
 	path := ""
@@ -234,7 +234,7 @@ func (e Edge) style() (class, marker, why string) {
 	}
 	why = ". " + neverTaken
 	if e.To.SkippedBy != "" {
-		// Shortened, because they are copied for each edge.
+		// The versions are shortened, because they are copied for each edge.
 		why += fmt.Sprintf(": %s skips %s", shorten(e.To.SkippedBy, tipLength), shorten(e.To.Version, tipLength))
 	}
 	return string(e.Kind) + " never", "never", why

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// A skipRange is a node of its own in Mermaid and DOT: an arrow from every version in it would hide all others. These
-// formats have no legend, so an edge that OLM never takes says so.
+// A skipRange is a node of its own in Mermaid and DOT: arrows from every version in the range would hide all other arrows. These formats
+// have no legend, so an edge that OLM never takes has a label that says so.
 
 // never is the label of an edge that OLM never takes, and neverColor its color.
 const (
@@ -72,7 +72,7 @@ func (m *mermaid) link(from, arrow, to string, never bool) {
 	m.links++
 }
 
-// label is the text on an edge that OLM never takes.
+// label returns the text on an edge that OLM never takes.
 func (e Edge) label() string {
 	if e.Kind == upgrade.Skips {
 		return "skips, " + never
@@ -134,7 +134,7 @@ func dotStyle(n *Node) (style string) {
 	return style
 }
 
-// title is the name of the channel and its states.
+// title returns the name of the channel and its states.
 func (c *Channel) title() string {
 	title := c.Name
 	if c.Default {
@@ -149,7 +149,7 @@ func (c *Channel) title() string {
 	return title
 }
 
-// label is the version and its states.
+// label returns the version and its states.
 func (n *Node) label() string {
 	if states := n.states(); len(states) > 0 {
 		return n.Version + " (" + strings.Join(states, ", ") + ")"
@@ -157,8 +157,7 @@ func (n *Node) label() string {
 	return n.Version
 }
 
-// states are the states of a version, such as deprecated. They are also its CSS classes; the style of a later one
-// wins.
+// states returns the states of a version, such as deprecated. They are also its CSS classes; the style of a later state wins.
 func (n *Node) states() (all []string) {
 	for _, state := range []struct {
 		name string

@@ -8,12 +8,12 @@ import (
 const (
 	// gap is the number of spaces between columns.
 	gap = 3
-	// A cell keeps narrow characters while others are wider, and always narrowest.
+	// A column keeps narrow characters while other columns are wider, and always narrowest.
 	narrow    = 8
 	narrowest = 3
 )
 
-// fit fits a table into so many columns of a terminal, if it can: it drops empty columns and shortens cells of the widest ones.
+// fit fits a table into a terminal of this width, if it can: it drops empty columns, and shortens cells of the widest columns.
 func fit(table [][]string, columns int) [][]string {
 	if len(table) == 0 {
 		return table

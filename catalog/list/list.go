@@ -87,7 +87,7 @@ var lists = map[string]func([]*fbc.Package, Options) ([]row, error){
 	"bundles":  bundles,
 }
 
-// Kinds are the kinds of lists.
+// Kinds returns the kinds of lists.
 func Kinds() []string { return slices.Sorted(maps.Keys(lists)) }
 
 // Formats are the formats of Write: a table, a table with all details, or JSON.
@@ -115,7 +115,7 @@ var orders = map[string]func(a, b row) int{
 	"version": func(a, b row) int { return latest(a.key().version, b.key().version) },
 }
 
-// Orders are the values of Options.Sort.
+// Orders returns the values of Options.Sort.
 func Orders() []string { return slices.Sorted(maps.Keys(orders)) }
 
 // Write writes a list of a catalog. It also lists faulty packages: several heads of a channel are separated by commas.
@@ -182,7 +182,7 @@ func (o Options) chosen(c *fbc.Catalog) (of []*fbc.Package, err error) {
 	return of, nil
 }
 
-// IsPattern reports whether a text is a pattern of several names.
+// IsPattern reports whether a text is a pattern that can match several names.
 func IsPattern(text string) bool { return strings.ContainsAny(text, "*?[") }
 
 func (o Options) inChannel(c *fbc.Channel) bool { return o.Channel == "" || matches(o.Channel, c.Name) }
@@ -317,7 +317,7 @@ func packages(of []*fbc.Package, o Options) ([]row, error) {
 	return rows, nil
 }
 
-// heads returns the heads of a channel. A valid one has one.
+// heads returns the heads of a channel. A valid channel has one head.
 func heads(p *fbc.Package, c *fbc.Channel) []*upgrade.Entry {
 	if c == nil {
 		return nil

@@ -38,11 +38,11 @@ type keptChannel struct {
 	graph *upgrade.Graph // of the kept entries
 	// between are the names of entries that nobody chose but that updates between chosen ones need.
 	between []string
-	// skips are the names that the head also skips because they were in its skipRange.
+	// skips are names that are added to the head's skips, because the head's skipRange contains their versions.
 	skips []string
 }
 
-// choose decides which parts of a catalog are kept. Its error lists all reasons why the choice makes no catalog.
+// choose decides which parts of a catalog are kept. Its error lists all reasons why no catalog can be made from the choice.
 func choose(c *fbc.Catalog, choice Choice) ([]*keptPackage, error) {
 	selections := choice.Selections
 	if len(selections) == 0 {
@@ -121,8 +121,8 @@ func (s Selection) matches(p *fbc.Package, c *fbc.Channel) bool {
 	return len(s.chosen(upgrade.Of(p, c))) > 0
 }
 
-// keepChannel decides which entries of a channel are kept, or returns nil if there are none. Entries keep their replaces and
-// skips, even for entries that are dropped, so that clusters with earlier versions are updated as before.
+// keepChannel decides which entries of a channel are kept, or returns nil if there are none. Entries keep their replaces and skips, even
+// if these name dropped entries, so that clusters with earlier versions are updated as before.
 func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*keptChannel, error) {
 	g := upgrade.Of(p, c)
 	chosen := map[string]bool{}
@@ -153,11 +153,11 @@ func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*keptC
 	return k, k.checkPaths(p, g)
 }
 
-// maxCutOff is the number of cut-off entries of a channel for which a way on is kept. Finding one may require a look at all
-// edges.
+// maxCutOff is the maximum number of cut-off entries in a channel for which keepChannel looks for a path to a chosen entry. Finding a
+// path may require a look at all edges.
 const maxCutOff = 100
 
-// maxComparisons is the number of comparisons of a version with a skipRange that may be needed for these ways.
+// maxComparisons is the maximum number of comparisons of a version with a skipRange for finding these paths.
 const maxComparisons = 20_000_000
 
 // add keeps entries that nobody chose, and computes the upgrade graph of the kept entries.
@@ -169,8 +169,8 @@ func (k *keptChannel) add(p *fbc.Package, g *upgrade.Graph, chosen map[string]bo
 	k.regraph(p, g, chosen)
 }
 
-// cutOff returns the kept entries from which an update leads on only in the whole channel: heads, if there are several, and
-// entries from which updates no longer lead to the head.
+// cutOff returns the kept entries from which updates no longer lead to one head: all heads, if there are several, or else the entries
+// from which updates lead to the head in the whole channel, but not in the kept one.
 func (k *keptChannel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
 	if len(k.graph.Heads) > 1 {
 		return k.graph.Heads
@@ -187,8 +187,8 @@ func (k *keptChannel) cutOff(g *upgrade.Graph) (all []*upgrade.Entry) {
 	return all
 }
 
-// byUpdates returns the entries that nobody chose and that OLM installs on its way from an entry to the next chosen one. It
-// returns nil if there is no such way.
+// byUpdates returns the entries that nobody chose and that OLM installs on its way from an entry to the next chosen one. It returns nil
+// if updates lead to no chosen entry.
 func byUpdates(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) (names []string) {
 	updates, _ := g.Path(e.Version())
 	for _, u := range updates {
@@ -200,9 +200,9 @@ func byUpdates(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) (name
 	return nil
 }
 
-// byEdges is like byUpdates for the shortest way along any edges, even if OLM would take others in the whole channel.
+// byEdges is like byUpdates, but takes the shortest path along any edges, even if OLM would take other edges in the whole channel.
 func byEdges(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) []string {
-	before := map[*upgrade.Entry]*upgrade.Entry{} // on the shortest way
+	before := map[*upgrade.Entry]*upgrade.Entry{} // the entry before each entry on a shortest path
 	for at, to := range g.Reached(e.Version()) {
 		if before[to] = at; !chosen[to.Name] {
 			continue
@@ -217,7 +217,7 @@ func byEdges(g *upgrade.Graph, e *upgrade.Entry, chosen map[string]bool) []strin
 	return nil
 }
 
-// between returns the entries between chosen ones that replace each other.
+// between returns the entries that nobody chose and that are on a chain of replaces from one chosen entry to another.
 func between(g *upgrade.Graph, chosen map[string]bool) (names []string) {
 	leads := map[string]bool{} // for entries that nobody chose: whether replaces leads from them to a chosen one
 	for _, e := range g.Entries {
@@ -234,7 +234,7 @@ func between(g *upgrade.Graph, chosen map[string]bool) (names []string) {
 			if arrives, known = leads[below.Name]; known {
 				break
 			}
-			leads[below.Name] = false // until it is known, so that a cycle ends
+			leads[below.Name] = false // for now, so that the loop ends if replaces form a cycle
 			way = append(way, below.Name)
 		}
 		if !arrives {
@@ -265,8 +265,8 @@ func (k *keptChannel) regraph(p *fbc.Package, g *upgrade.Graph, chosen map[strin
 	k.graph = upgrade.Of(p, &fbc.Channel{Channel: reduced})
 }
 
-// oneHead leaves the channel with one head. If the skipRange of the latest head contains the others, that head also skips
-// them by name: the updates stay the same, and OLM finds heads by names only.
+// oneHead fails unless it can leave the channel with one head. If the skipRange of the latest head contains the other heads, the latest
+// head also skips them by name: updates stay the same, but OLM determines heads only by names.
 func (k *keptChannel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) error {
 	if len(k.graph.Heads) == 1 {
 		return nil

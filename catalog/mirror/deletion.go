@@ -19,17 +19,17 @@ import (
 
 // Deletion says which images of a destination are not needed any more.
 type Deletion struct {
-	// Unneeded and Needed are images of the destination by digest, with the names of their sources. Needed ones are named by a catalog of
-	// the destination or blocked, or are part of such an image.
+	// Unneeded and Needed map images of the destination, by digest, to the names of their sources. An image is needed if a catalog of the
+	// destination names it, if it is blocked, or if it is part of such an image.
 	Unneeded, Needed map[string]string
 	// Absent are images that the destination does not have.
 	Absent []string
-	// Catalogs are the catalogs of the destination, such as registry.example.com/mirror/tide:latest, with the digests that they had. Once one
-	// has changed, it may need other images.
+	// Catalogs are the catalogs of the destination, such as registry.example.com/mirror/tide:latest, with the digests that they had. Once a
+	// catalog has changed, it may need other images.
 	Catalogs map[string]string
 }
 
-// Confirmed is a list of images to delete that somebody has seen.
+// Confirmed is a list of images to delete that a person has reviewed.
 type Confirmed struct {
 	// Images are the images, by digest.
 	Images []string
@@ -37,7 +37,7 @@ type Confirmed struct {
 	Catalogs map[string]string
 }
 
-// PlanDeletion finds the images of mirrors that a destination has and no catalog in it names. Nothing is written.
+// PlanDeletion finds the images of the chosen mirrors in a destination, and which of them its present catalogs need. It writes nothing.
 func PlanDeletion(ctx context.Context, to oci.Destination, chosen, present []*Mirror) (*Deletion, error) {
 	needed := map[string]string{}
 	for _, m := range present {
@@ -55,7 +55,7 @@ func PlanDeletion(ctx context.Context, to oci.Destination, chosen, present []*Mi
 		if err != nil {
 			return nil, err
 		}
-		if _, err := m.find(ctx, to, m.blocked, oci.Digests, needed); err != nil { // under another name, it may be chosen
+		if _, err := m.find(ctx, to, m.blocked, oci.Digests, needed); err != nil { // an image may be chosen under another name
 			return nil, err
 		}
 		d.Absent = append(d.Absent, absent...)
@@ -84,7 +84,7 @@ func foundDigest(ctx context.Context, reference string) ([]string, error) {
 	return []string{digest}, err
 }
 
-// find adds the digests of images that the destination has to found, and returns the other images.
+// find looks for images in the destination. It adds their digests to found, and returns the images that the destination lacks.
 func (m *Mirror) find(ctx context.Context, to oci.Destination, references []string, digests func(context.Context, string) ([]string, error), found map[string]string) (absent []string, err error) {
 	var mu sync.Mutex
 	transfer := &oci.Transfer{To: to}
@@ -136,7 +136,7 @@ func (d *Deletion) Write(w io.Writer) error {
 // validWhile begins a line about a catalog of the destination.
 const validWhile = "# for the catalog "
 
-// ReadDeletion reads a list of images to delete. All must be below the path of a destination, and by digest.
+// ReadDeletion reads a list of images to delete. Each image must be below the path of the destination, and named by digest.
 func ReadDeletion(text []byte, path string) (*Confirmed, error) {
 	var faults faults
 	number := 0
@@ -169,7 +169,7 @@ func ReadDeletion(text []byte, path string) (*Confirmed, error) {
 	return c, faults.joined()
 }
 
-// Check fails if a catalog of the destination has changed since the list was made, because it may need images of the list.
+// Check fails if a catalog of the destination has changed since the list was made, because the catalog may now need images of the list.
 func (c *Confirmed) Check(ctx context.Context) error {
 	for _, catalog := range slices.Sorted(maps.Keys(c.Catalogs)) {
 		now, err := oci.Find(ctx, catalog)

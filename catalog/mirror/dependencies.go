@@ -20,7 +20,7 @@ type offer struct {
 	left     int // bytes of ranges that may still be compared with a version
 }
 
-// comparedRanges is how many bytes of ranges are compared with a version: many bundles may require a package of many versions.
+// comparedRanges limits how many bytes of ranges are compared with versions, because many bundles may require a package of many versions.
 const comparedRanges = 256 << 20
 
 func offerOf(c *fbc.Catalog) *offer {
@@ -41,7 +41,7 @@ func offerOf(c *fbc.Catalog) *offer {
 	return o
 }
 
-// dependencyWarnings warns of missing dependencies of a catalog's bundles, once for each dependency of a package.
+// dependencyWarnings returns a warning for each dependency that bundles of a package need and the catalog lacks.
 func dependencyWarnings(c *fbc.Catalog) (warnings []string) {
 	o := offerOf(c)
 	for _, p := range c.Packages {

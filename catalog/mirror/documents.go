@@ -95,7 +95,7 @@ func passed(text []byte, span document.Span) ([]byte, error) {
 	return append(append(text, bytes.TrimSpace(d.Content)...), '\n'), nil
 }
 
-// edited appends a document with another value of a field.
+// edited appends a document in which by has replaced the value of a field.
 func edited(text []byte, span document.Span, field string, by func(json.RawMessage) (any, error)) ([]byte, error) {
 	d, err := document.Load(span)
 	if err != nil {
@@ -150,8 +150,7 @@ func (k *keptPackage) concerns(d declcfg.DeprecationEntry) bool {
 	return true
 }
 
-// only returns those elements of a list that a function wants, with fields that it does not know. The function may change
-// them.
+// only returns the elements of a list that want accepts. want may change their fields. Fields that T does not have stay.
 func only[T any](all json.RawMessage, want func(element map[string]json.RawMessage, known T) (bool, error)) ([]map[string]json.RawMessage, error) {
 	var elements []map[string]json.RawMessage
 	var known []T

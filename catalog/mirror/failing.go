@@ -16,28 +16,28 @@ const inspectionTime = 10 * time.Minute
 // maxStrikes is the number of consecutive failed images after which a registry is given up.
 const maxStrikes = 3
 
-// An image that takes longer than shortTime and a second for each slowRate bytes is slow.
+// An image is slow if it takes longer than shortTime plus one second for each slowRate bytes.
 const (
 	shortTime = 10 * time.Second
 	slowRate  = 4 << 10
 )
 
-// strikes counts the images of each registry that failed for a reason that will affect its other images.
+// strikes counts, for each registry, the consecutive images that failed for a reason that may affect the registry's other images.
 type strikes struct {
 	mu     sync.Mutex
 	byHost map[string]int
 }
 
-// slowness limits the time that all slow images take together: otherwise a catalog with many of them, each a little faster than its
-// limit, holds a mirror for days.
+// slowness limits the total extra time of all slow images: otherwise, a catalog with many images that each take a little less than their
+// time limit could delay a mirror for days.
 type slowness struct {
 	mu sync.Mutex
-	// spent is the time of all slow images beyond what is short, and most is its limit.
+	// spent is the extra time of all slow images so far, beyond the time that makes an image slow. most is the limit for spent.
 	spent, most time.Duration
 }
 
-// each calls do for an image of a size, with a time limit, unless its registry was given up. The size includes parts that another
-// image copies: this one waits for them.
+// each calls do for an image, with a time limit, unless the image's registry was given up. size includes parts that are copied with
+// another image, because this image waits for them.
 func (s *strikes) each(ctx context.Context, reference string, size int64, slow *slowness, limit time.Duration, do func(context.Context) error) error {
 	host := hostOf(reference)
 	if s.count(host, 0) >= maxStrikes {
@@ -65,7 +65,7 @@ func (s *strikes) each(ctx context.Context, reference string, size int64, slow *
 	return err
 }
 
-// add adds to the time of slow images, and returns it.
+// add adds to the extra time of slow images, and returns the sum.
 func (s *slowness) add(more time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ type lateError struct{ error }
 
 func (e *lateError) Unwrap() error { return e.error }
 
-// isOfImage reports whether an error is about one image, and not about the destination: others may be fine.
+// isOfImage reports whether an error is about one image, and not about the destination. If so, other images may be fine.
 func isOfImage(err error) bool {
 	late, out := (*lateError)(nil), (*outError)(nil)
 	return oci.IsOfSource(err) || errors.As(err, &late) || errors.As(err, &out)

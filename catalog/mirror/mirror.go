@@ -47,9 +47,9 @@ type Document struct {
 	Missing int64 `json:"missing"`
 	// Blocked are images that the catalog needs and the user does not want.
 	Blocked []string `json:"blocked,omitempty"`
-	// NewHosts are the registries that the catalog did not name when it was last mirrored to the destination, except for its own.
+	// NewHosts are registries, other than the catalog's own, that the catalog did not name when it was last mirrored to the destination.
 	NewHosts []string `json:"newHosts,omitempty"`
-	// Warnings are about missing dependencies of clusters that install from this catalog alone.
+	// Warnings are about dependencies that a cluster lacks if it installs from this catalog alone, and about images that may be missing.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -71,7 +71,7 @@ type Channel struct {
 	Entries    []string `json:"entries"`
 	// Between are the entries that were not chosen but that updates pass through.
 	Between []string `json:"between,omitempty"`
-	// Skips are the names that the head also skips because they were in its skipRange.
+	// Skips are names that are added to the head's skips, because the head's skipRange contains their versions.
 	Skips []string `json:"skips,omitempty"`
 }
 
@@ -100,7 +100,7 @@ type Options struct {
 	Name, Tag string
 	// Repository is the repository of the catalog's image below the destination. By default it is the name.
 	Repository string
-	// Platforms are the platforms whose images are mirrored, such as linux/amd64. Without any, all are.
+	// Platforms are the platforms whose images are mirrored, such as linux/amd64. Without any, the images of all platforms are.
 	Platforms []string
 	// Blocked matches references of images that are not mirrored.
 	Blocked []*regexp.Regexp
@@ -108,13 +108,13 @@ type Options struct {
 	Namespace string
 	// Jobs is the number of images that are handled concurrently.
 	Jobs int
-	// Time is the time limit for each image, and for what all slow images take together beyond what others do.
+	// Time is the time limit for each image. It is also the limit for the total extra time of all slow images: see slowness.
 	Time time.Duration
-	// Text is the source as the user wrote it, Origin says where the catalog is from, and Host is its registry, if it has one.
+	// Text is the source as the user wrote it. Origin says where the catalog comes from. Host is the registry of the catalog's image, or "".
 	Text, Origin, Host string
 	// Overwrite are tags of the destination that may be set although another catalog owns them.
 	Overwrite []string
-	// Policy says which signatures images need. Without one, they need none.
+	// Policy says which signatures images need. Without a policy, images need no signatures.
 	Policy *policy.Policy
 	// Last is the report of the last mirror in the folder of objects, or nil.
 	Last *Document
@@ -125,13 +125,13 @@ type Mirror struct {
 	Options
 	Packages []Package
 	Warnings []string
-	// Others are the faults of packages that are not mirrored.
+	// Others are the faults in the parts of the catalog that are not mirrored.
 	Others []*findings.Finding
 
-	folder  string // of the catalog
+	folder  string // of the smaller catalog
 	needs   []need
 	blocked []string
-	// unlisted are the bundles whose images the catalog does not list, or not all of them.
+	// unlisted are the bundles for which the catalog does not list all images.
 	unlisted []*fbc.Bundle
 	images   []Image
 	catalog  Image
@@ -147,16 +147,16 @@ type Mirror struct {
 	failed         faults // of images
 }
 
-// notInNames matches characters that are usual in names of folders but not allowed in names of catalogs. Other invalid characters
-// are refused, because anybody may have written the record in a carried folder.
+// notInNames matches characters that are usual in names of folders but not allowed in names of catalogs. New refuses other invalid
+// characters: the name may come from a folder of images, which anybody may have written.
 var notInNames = regexp.MustCompile(`[._]+`)
 
-// NameOf returns the name of a catalog from a source with this name: v4-20 for the folder v4.20.
+// NameOf returns the name for a catalog from the name of its source: v4-20 for the folder v4.20.
 func NameOf(source string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(source), "-"), "-")
 }
 
-// New makes a smaller valid catalog from the valid catalog in a folder.
+// New makes the smaller catalog from the catalog in a folder. It fails if a chosen package or the smaller catalog is not valid.
 func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error) {
 	if faults := validation.IsDNS1123Label(options.Name); len(faults) > 0 {
 		return nil, fmt.Errorf("name %q of the catalog: %s; give another with --name", options.Name, faults[0])
@@ -236,7 +236,7 @@ func (m *Mirror) check(ctx context.Context) error {
 		return fmt.Errorf("the smaller catalog is not valid: %w", err)
 	}
 	for _, f := range rules.Check(smaller) {
-		if f.Rule == "bundle-dependency" { // catalogs are served although OLM does not understand it
+		if f.Rule == "bundle-dependency" { // a catalog is served even if OLM does not understand a dependency
 			m.Warnings = append(m.Warnings, f.Message)
 		}
 	}
@@ -266,10 +266,10 @@ func (k *keptPackage) report() Package {
 // noRegistry is a name that no registry can have.
 const noRegistry = "mirror.invalid"
 
-// Shown returns a reference as people get to see it: a catalog that is in no registry yet is named without one.
+// Shown returns a reference for messages: without noRegistry, which stands for the registry of a catalog that is in none yet.
 func Shown(reference string) string { return strings.TrimPrefix(reference, noRegistry+"/") }
 
-// catalogReference is the name of the catalog's image until it is in a registry.
+// catalogReference returns the reference that the catalog's image has until it is in a registry.
 func (m *Mirror) catalogReference() string {
 	return noRegistry + "/" + cmp.Or(m.Repository, m.Name) + ":" + m.Tag
 }
@@ -315,7 +315,7 @@ func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destinatio
 	}
 	m.catalog.Source = ""
 	if !m.hasCatalog() {
-		return nil // the user has named each of their tags
+		return nil // the user has named each image, and so each tag
 	}
 	return m.checkTags(ctx)
 }
@@ -339,10 +339,10 @@ func (m *Mirror) inspectCatalog(ctx context.Context) error {
 	return err
 }
 
-// block takes away the images that the user does not want.
+// block moves the images that the user does not want from needs to blocked.
 func (m *Mirror) block() {
 	m.needs = slices.DeleteFunc(m.needs, func(n need) bool {
-		// People write docker.io for the registry that images have under another name.
+		// References name the registry of Docker Hub index.docker.io, but people write docker.io.
 		written := strings.Replace(n.reference, name.DefaultRegistry+"/", "docker.io/", 1)
 		is := slices.ContainsFunc(m.Blocked, func(b *regexp.Regexp) bool { return b.MatchString(n.reference) || b.MatchString(written) })
 		if is {
@@ -352,10 +352,10 @@ func (m *Mirror) block() {
 	})
 }
 
-// Fault returns the errors of images that cannot be mirrored, because of which the catalog is not mirrored either.
+// Fault returns the errors of images that cannot be mirrored. If there are any, the catalog is not mirrored either.
 func (m *Mirror) Fault() error { return m.failed.joined() }
 
-// inspected returns an image with everything attached to it.
+// inspected inspects an image with everything attached to it.
 func inspected(ctx context.Context, t *oci.Transfer, reference string) (Image, *oci.Whole, error) {
 	to, err := t.Place(reference)
 	if err != nil {
@@ -368,8 +368,8 @@ func inspected(ctx context.Context, t *oci.Transfer, reference string) (Image, *
 	return Image{Source: reference, Destination: to, Digest: w.Digest, Size: w.Size, Missing: w.Missing, Attached: w.Attached, Former: w.Former}, w, nil
 }
 
-// Copy copies the images, and calls done for each. It continues after an image that its registry does not provide. It copies the
-// catalog last, so that no cluster sees a catalog whose images are missing.
+// Copy copies the images, and calls done for each copied image, concurrently. It continues after an image that its registry does not
+// provide. It copies the catalog last, so that no cluster sees a catalog whose images are missing.
 func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 	if err := m.writeRecord(ctx); err != nil {
 		return err
@@ -411,7 +411,7 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 	return nil
 }
 
-// Copied is the number of bytes that Copy has copied so far.
+// Copied returns the number of bytes that Copy has copied so far.
 func (m *Mirror) Copied() int64 {
 	if !m.hasCatalog() {
 		return m.transfer.Copied()
@@ -445,7 +445,7 @@ func imagesOf(all []*keptPackage) (needs []need, err error) {
 			}
 			for _, reference := range images {
 				if reference == "" {
-					continue // a bundle that carries its objects has no image
+					continue // the bundle carries its objects, or the related image has no pull spec
 				}
 				ref, err := name.ParseReference(reference)
 				if err != nil {
@@ -469,12 +469,12 @@ func imagesOf(all []*keptPackage) (needs []need, err error) {
 // maxFaults is the maximum number of listed faults.
 const maxFaults = 50
 
-// faults are faults of images.
+// faults holds errors about images, and counts the errors beyond maxFaults.
 type faults struct {
 	mu     sync.Mutex
 	all    []error
 	others int
-	out    map[string]int // images that were not tried, by the host that was given up
+	out    map[string]int // the number of images that were not tried, by the registry that was given up
 }
 
 func (f *faults) add(err error) {
@@ -487,7 +487,7 @@ func (f *faults) add(err error) {
 	f.others++
 }
 
-// note adds an error of an image with the bundle that needs it, and returns any other error.
+// note records an error of an image, with the bundle that needs the image. It returns any other error.
 func (f *faults) note(ctx context.Context, bundle string, err error) error {
 	if err == nil || ctx.Err() != nil || !isOfImage(err) {
 		return err

@@ -38,7 +38,7 @@ func (m *Mirror) objects() (map[string][]byte, error) {
 		if _, is := from.(name.Tag); is {
 			into = byTag
 		} else if former := m.former()[from.Context().Name()]; former != "" {
-			places = append(places, former) // it still has the versions that nobody chose this time
+			places = append(places, former) // the former place still has the versions that nobody chose this time
 		}
 		into[sourceName(from.Context())] = places
 	}
@@ -63,7 +63,7 @@ func (m *Mirror) objects() (map[string][]byte, error) {
 	return texts, nil
 }
 
-// former are the places where an earlier version of this program put images, by source repository.
+// former returns the places where an earlier version of this program put images, by source repository.
 func (m *Mirror) former() map[string]string {
 	if m.record == nil {
 		return nil
@@ -71,7 +71,7 @@ func (m *Mirror) former() map[string]string {
 	return m.record.Former
 }
 
-// catalogObjects returns the catalog for OLM v0 and v1, by file.
+// catalogObjects returns the CatalogSource for OLM v0 and the ClusterCatalog for OLM v1, by file.
 func (m *Mirror) catalogObjects() map[string]map[string]any {
 	all := map[string]map[string]any{
 		catalogSourceFile: object("operators.coreos.com/v1alpha1", "CatalogSource", m.Name, map[string]any{

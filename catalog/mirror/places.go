@@ -12,8 +12,8 @@ import (
 // IsFolder reports whether a place is a folder of images.
 func IsFolder(place string) bool { return strings.HasPrefix(place, source.InFolder) }
 
-// OpenDestination opens a destination for the catalog with a name: a path in a registry, or oci: and a folder, which
-// may hold only the mirror of that catalog.
+// OpenDestination opens a destination for the named catalog: a path in a registry, or oci: and a folder. The folder must not hold the
+// mirror of another catalog.
 func OpenDestination(text, catalog string) (oci.Destination, error) {
 	dir, is := strings.CutPrefix(text, source.InFolder)
 	if !is {

@@ -18,34 +18,34 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// record lists what a catalog owns in a registry. It is stored as an image beside the catalog's image, before any tag is set: so
-// even after an interruption, the catalog recognizes its own tags if they name other digests than now. No image of a catalog is
+// record lists what a catalog owns in a registry. It is stored as an image beside the catalog's image, before any tag is set. So even if
+// a mirror is interrupted and the catalog then changes, the next mirror recognizes the catalog's own tags. No image of a catalog is
 // copied to the place of a record.
 type record struct {
-	// Origin is where the catalog is from.
+	// Origin says where the catalog comes from.
 	Origin string `json:"origin"`
-	// Tags are the digests that the catalog has tagged, by the full names of the tags.
+	// Tags holds the digests to which the catalog has set each tag, by the full name of the tag.
 	Tags map[string][]string `json:"tags"`
-	// Hosts are the registries that it has named.
+	// Hosts are the registries that the catalog names.
 	Hosts []string `json:"hosts"`
 	// Former are the repositories where an earlier version of this program put images, by source repository.
 	Former map[string]string `json:"former,omitempty"`
 }
 
-// The file of a record in its image, and the suffix of the image's tag after the catalog's tag.
+// The file of a record in its image, and the suffix that makes the image's tag from the catalog's tag.
 const (
 	recordFolder = "mirror"
 	recordFile   = recordFolder + "/record.json"
 	recordTag    = "-mirror-record"
 )
 
-// recordLimits are the limits of the image of a record. It takes about 200 bytes for each tag.
+// recordLimits are the limits of the image of a record. A record takes about 200 bytes for each tag.
 var recordLimits = oci.Limits{Time: 5 * time.Minute, Size: 32 << 20}
 
-// recordReference is the name of the record's image.
+// recordReference returns the name of the record's image.
 func (m *Mirror) recordReference() string { return m.catalog.Destination + recordTag }
 
-// readRecord reads the record in the destination. It returns nil if that is missing or another catalog's.
+// readRecord reads the record in the destination. It returns nil if there is none, or if it belongs to another catalog.
 func (m *Mirror) readRecord(ctx context.Context) (*record, error) {
 	digest, err := oci.Find(ctx, m.recordReference())
 	if err != nil || digest == "" {
@@ -65,11 +65,11 @@ func (m *Mirror) readRecord(ctx context.Context) (*record, error) {
 	return &r, nil
 }
 
-// checkTags plans which tags to set, and fails if another catalog owns one of them: the author of this catalog must not replace
-// images that clusters of others pull by tag.
+// checkTags plans which tags to set, and fails if another catalog owns one of them: the author of this catalog must not be able to
+// replace images that other people's clusters pull by tag.
 func (m *Mirror) checkTags(ctx context.Context) error {
 	if _, is := m.to.(*oci.Folder); is {
-		return nil // it has one catalog
+		return nil // a folder has only one catalog
 	}
 	before, err := m.readRecord(ctx)
 	if err != nil {
@@ -110,8 +110,8 @@ func (m *Mirror) checkTags(ctx context.Context) error {
 	return others.joined()
 }
 
-// beforeRecords returns a record for a mirror that an earlier version of this program made: the catalog's tag, if the report in
-// the folder of objects shows that the same command has set it.
+// beforeRecords returns a record for a mirror by an earlier version of this program, which wrote no records. The record holds the
+// catalog's tag if the report in the folder of objects shows that the same command has set that tag.
 func (m *Mirror) beforeRecords() *record {
 	r := &record{Tags: map[string][]string{}}
 	if m.Last != nil && m.Last.Source == m.Text && m.Last.Catalog.Destination == m.catalog.Destination {
@@ -143,7 +143,7 @@ func (r *record) equals(other *record) bool {
 	return slices.Equal(r.Hosts, other.Hosts) && maps.Equal(r.Former, other.Former) && maps.EqualFunc(r.Tags, other.Tags, slices.Equal)
 }
 
-// newHosts are the registries that the catalog did not name when it was last mirrored, except for its own.
+// newHosts returns the registries, other than the catalog's own, that the catalog did not name when it was last mirrored.
 func (m *Mirror) newHosts() (all []string) {
 	before := []string{m.Host}
 	if folder, is := m.to.(*oci.Folder); is {

@@ -1,5 +1,5 @@
-// Package mirror makes a smaller catalog of chosen packages, channels and versions, whose updates still work, and copies
-// it with every image that it needs: to a registry that a disconnected cluster can reach, or to a folder.
+// Package mirror makes a smaller catalog from chosen packages, channels and versions, so that updates still work. It copies the smaller
+// catalog with every image that it needs to a registry that a disconnected cluster can reach, or to a folder.
 package mirror
 
 import (
@@ -49,7 +49,7 @@ func ParseSelection(text string) (Selection, error) {
 	return s, nil
 }
 
-// alternatives returns the alternatives of a range that can be parsed. Ranges ignore build metadata, so a version stays a version.
+// alternatives returns the alternatives of a valid range. A single version stays a version, because ranges ignore build metadata.
 func alternatives(versions string) (all []versionRange) {
 	for alternative := range strings.SplitSeq(versions, "||") {
 		alternative = strings.TrimSpace(alternative)
@@ -62,10 +62,10 @@ func alternatives(versions string) (all []versionRange) {
 	return all
 }
 
-// inclusive matches bounds that are part of a range.
+// inclusive matches bounds that include their own version, such as >=1.2.0.
 var inclusive = regexp.MustCompile(`([<>])=\s*([^\s<>=]+)`)
 
-// rebuilds returns the condition that the bounds of a range with build metadata are: those are the oldest and the newest rebuild.
+// rebuilds returns the condition that bounds with build metadata add to a range: they are its oldest and newest rebuilds.
 func rebuilds(alternative string) semver.Range {
 	var all []semver.Range
 	for _, bound := range inclusive.FindAllStringSubmatch(alternative, -1) {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// relatedImageVariable is the prefix of environment variables that name images to operators.
+// relatedImageVariable is the prefix of the environment variables that tell operators which images to use.
 const relatedImageVariable = "RELATED_IMAGE_"
 
 // operator holds the fields of a ClusterServiceVersion that name images. Other fields may be invalid.
@@ -68,7 +68,7 @@ func (o *operator) images() (all []string) {
 	return all
 }
 
-// imagesOfBundle returns the images of a bundle that the catalog names.
+// imagesOfBundle returns the images that the catalog names for a bundle.
 func imagesOfBundle(b *fbc.Bundle) ([]string, error) {
 	all := []string{b.Image}
 	for _, related := range b.RelatedImages {
@@ -94,7 +94,7 @@ func operatorOf(csv *v1alpha1.ClusterServiceVersion) (*operator, error) {
 	return o, json.Unmarshal(text, o)
 }
 
-// unlistedOf returns the kept bundles whose images the catalog does not list, or not all of them.
+// unlistedOf returns the kept bundles for which the catalog does not list all images.
 func unlistedOf(all []*keptPackage) (unlisted []*fbc.Bundle) {
 	for _, k := range all {
 		for _, b := range k.bundles() {
@@ -154,7 +154,7 @@ func (m *Mirror) addUnlisted(ctx context.Context, from oci.Source) error {
 	return nil
 }
 
-// lacked says which images of a bundle a catalog lacks.
+// lacked returns the part of a warning that says which images of a bundle the catalog does not list.
 func lacked(b *fbc.Bundle) string {
 	for _, related := range b.RelatedImages {
 		if related.Image == "" {
@@ -164,8 +164,8 @@ func lacked(b *fbc.Bundle) string {
 	return "lists no related images of bundle " + b.Name
 }
 
-// imagesIn returns the images that the ClusterServiceVersion in the image of a bundle names. For a bundle that carries its
-// objects, imagesOfBundle has read it already.
+// imagesIn returns the images that the ClusterServiceVersion in a bundle's image names. It returns none for a bundle without an image:
+// that bundle carries its ClusterServiceVersion, which imagesOfBundle has read already.
 func imagesIn(ctx context.Context, from oci.Source, b *fbc.Bundle) ([]string, error) {
 	if b.Image == "" {
 		return nil, nil

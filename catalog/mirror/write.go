@@ -28,8 +28,8 @@ func MayWrite(dir string) error {
 	return err
 }
 
-// ofOthers returns the folders in a folder that Write has written for other mirrors, such as the catalogs of a configuration. It fails
-// if the folder contains anything else that Write did not write.
+// ofOthers returns the names of the subfolders that Write has written for other mirrors, such as the other catalogs of a configuration.
+// It fails if the folder contains anything else that Write did not write.
 func ofOthers(dir string) (others []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,8 +59,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Write writes the smaller catalog, the objects for clusters and a report to a folder, which it replaces as a whole, except for
-// the folders of other mirrors in it. It returns the names of the files with objects.
+// Write writes the smaller catalog, the objects for clusters, the signatures and a report to a folder. It replaces the whole folder, but
+// keeps the subfolders of other mirrors. It returns the names of the files with objects.
 func (m *Mirror) Write(dir string, d Document) (files []string, err error) {
 	others, err := ofOthers(dir)
 	if err != nil {

@@ -55,7 +55,7 @@ func (on *scratch) bundle(content []byte) (part, []byte, bool) {
 	text = field(text, "package", pkg)
 	text = append(text, ",\n    \"image\": "...)
 	text = rawjson.AppendString(text, image)
-	separator := ",\n    \"properties\": [" // and then the comma of each property
+	separator := ",\n    \"properties\": [" // before the first property; a comma before all others
 	for _, properties := range [][]byte{on.rest, on.payload} {
 		if len(properties) > 0 {
 			text = append(append(text, separator...), properties[len(comma):]...)
@@ -116,8 +116,8 @@ func (on *scratch) properties(s *rawjson.Scanner) {
 	on.rest, on.payload = rest, payload
 }
 
-// sortImages sorts related images by pull spec. It uses sort.Slice like opm, whose order of images with equal pull specs
-// another sort would not give.
+// sortImages sorts related images by pull spec. Like opm, it uses sort.Slice, because another sort would order images with equal pull
+// specs differently.
 func sortImages(images []declcfg.RelatedImage) {
 	sort.Slice(images, func(i, j int) bool { return images[i].Image < images[j].Image })
 }

@@ -130,7 +130,7 @@ func (b *Bundle) Compare(other *Bundle) int {
 	return cmp.Or(b.Version.Compare(other.Version), fbc.CompareVersions(b.Version.Version, other.Version.Version), cmp.Compare(b.Name, other.Name))
 }
 
-// Number is the version as text.
+// Number returns the version as text.
 func (b *Bundle) Number() string {
 	number := b.Version.Version.String()
 	if len(b.Version.Release) > 0 {
@@ -139,7 +139,7 @@ func (b *Bundle) Number() string {
 	return number
 }
 
-// Channels are the channels in the bundle's annotations.
+// Channels returns the channels in the bundle's annotations.
 func (b *Bundle) Channels() (names []string) {
 	for name := range strings.SplitSeq(b.Metadata.Annotations[registryv1.ChannelsAnnotation], ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -149,12 +149,12 @@ func (b *Bundle) Channels() (names []string) {
 	return names
 }
 
-// DefaultChannel is the default channel in the bundle's annotations, or "".
+// DefaultChannel returns the default channel in the bundle's annotations, or "".
 func (b *Bundle) DefaultChannel() string {
 	return b.Metadata.Annotations[registryv1.DefaultChannelAnnotation]
 }
 
-// Entry is the channel entry that the bundle's ClusterServiceVersion defines.
+// Entry returns the channel entry that the bundle's ClusterServiceVersion defines.
 func (b *Bundle) Entry() (declcfg.ChannelEntry, error) {
 	replaces, err := b.registry.Replaces()
 	if err != nil {
@@ -223,8 +223,8 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 	}), nil
 }
 
-// In returns the bundle's document in a format, equal to the output of "opm render". A bundle from a folder carries all its objects
-// in any format, so that OLM installs it from the catalog alone. Otherwise OLM pulls the bundle's image.
+// In returns the bundle's document in a format, equal to the output of "opm render". A bundle without an image carries all its objects
+// in any format, so that OLM can install it from the catalog alone.
 func (b *Bundle) In(format Format) (declcfg.Bundle, error) {
 	rendered, err := b.whole, error(nil)
 	if format == Described && b.registry.BundleImage != "" {
@@ -302,7 +302,7 @@ func (r *renderer) migrated(content []byte) (*declcfg.Bundle, error) {
 	}
 	var b declcfg.Bundle
 	if json.Unmarshal(content, &b) != nil || b.Schema != declcfg.SchemaBundle || b.Package == "" {
-		return nil, nil // it is decoded as any other document
+		return nil, nil // it is decoded like any other document
 	}
 	for _, p := range b.Properties {
 		var object property.BundleObject

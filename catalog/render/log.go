@@ -15,8 +15,8 @@ var (
 	anywhere    = regexp.MustCompile(`##[A-Za-z]*\[`)
 )
 
-// ForLog returns a writer of documents in one of Formats, whose text no CI system takes for a command: the strings with one are
-// written with escapes, and the data stays the same. Each write must have whole documents.
+// ForLog returns a writer of documents in one of Formats. It escapes the strings that a CI system would take for commands, which does not
+// change the data. Each write must consist of whole documents.
 func ForLog(w io.Writer, format string) io.Writer { return forLog{w, format} }
 
 type forLog struct {
@@ -77,8 +77,8 @@ func harmlessYAML(text []byte) ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// quoted writes a document with double quotes around the strings that have commands: no line begins within these, and they may have
-// escapes.
+// quoted writes a document with double quotes around the strings that have commands: within double quotes, no new line begins, and
+// escapes are possible.
 func quoted(document []byte) ([]byte, error) {
 	root, err := boundedyaml.Parse(document)
 	if err != nil {

@@ -12,7 +12,7 @@ type ImageTemplate struct{ text string }
 // placeholders are the fields of a bundle in an ImageTemplate.
 var placeholders = regexp.MustCompile(`\{\{-? *\.(Package|Name|Version) *-?\}\}`)
 
-// ParseImageTemplate parses a text with {{.Package}}, {{.Name}} and {{.Version}}. Of Go's templates, it takes nothing else.
+// ParseImageTemplate parses a text with {{.Package}}, {{.Name}} and {{.Version}}. It accepts nothing else from Go's templates.
 func ParseImageTemplate(text string) (*ImageTemplate, error) {
 	if rest := placeholders.ReplaceAllString(text, ""); text == "" || strings.Contains(rest, "{{") {
 		return nil, fmt.Errorf("%q is not a pull spec with placeholders; expected one such as quay.io/example/{{.Package}}-bundle:v{{.Version}}, with {{.Package}}, {{.Name}} and {{.Version}}", text)

@@ -46,9 +46,9 @@ type Options struct {
 	AsWritten bool
 }
 
-// Write renders folders and images, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
-// its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but does not
-// check whether documents fit together. Catalogs may be larger than memory. Its findings are warnings about parts of bundles that
+// Write renders folders and images, each of a catalog or of a bundle. Packages are sorted by name. The package's own document comes
+// first, then its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but does
+// not check whether documents fit together. Catalogs may be larger than memory. The findings are warnings about parts of bundles that
 // OLM's tools leave out, and about documents that opm renders although it finds them invalid.
 func Write(ctx context.Context, w io.Writer, o Options, sources []string) (found []*findings.Finding, err error) {
 	r, err := read(ctx, o, sources)
@@ -141,14 +141,14 @@ func (r *renderer) open(ctx context.Context, text string) (err error) {
 	return opened.Named(r.read(ctx, opened.Dir))
 }
 
-// rendered are the rules that opm does not have when it renders documents that it can decode.
+// rendered are the rules whose faults do not keep opm from rendering documents that it can decode.
 var rendered = []string{fbc.Duplicate.ID, fbc.Object.ID, fbc.Schema.ID, document.Field.ID}
 
-// maxRefused limits the errors in memory about documents that opm does not render: a document takes two bytes, its error hundreds.
+// maxRefused limits the errors in memory about documents that opm does not render: a document can have only two bytes, its error hundreds.
 const maxRefused = 10_000
 
-// read renders the documents of a catalog's folder and adds them to the parts. Faults with which opm nevertheless renders the catalog
-// are findings.
+// read renders the documents of a catalog's folder and adds them to the parts. Faults that do not keep opm from rendering the catalog
+// become findings.
 func (r *renderer) read(ctx context.Context, dir string) error {
 	var mu sync.Mutex
 	var parts []part
@@ -170,7 +170,7 @@ func (r *renderer) read(ctx context.Context, dir string) error {
 		defer mu.Unlock()
 		switch {
 		case err == nil:
-			if p.span = d.Span; p.pkg != "" || p.kind == kindOther { // opm leaves others out
+			if p.span = d.Span; p.pkg != "" || p.kind == kindOther { // opm leaves out other documents without a package
 				parts = append(parts, p)
 			}
 		case len(refused) < maxRefused:
@@ -267,8 +267,8 @@ func (r *renderer) encode(b declcfg.Bundle) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// sort brings the parts into order. Like opm, it sorts channels and bundles by sort.Slice, whose order of those with equal names
-// another sort would not give, and keeps the order of documents that belong to no package.
+// sort brings the parts into order. Like opm, it sorts channels and bundles with sort.Slice, because another sort would order equal names
+// differently, and keeps the order of documents that belong to no package.
 func (r *renderer) sort() {
 	slices.SortStableFunc(r.parts, func(a, b part) int {
 		return cmp.Or(last(a.pkg)-last(b.pkg), strings.Compare(a.pkg, b.pkg), a.kind-b.kind)

@@ -19,7 +19,7 @@ const (
 	ofObject     = "eyJ"
 )
 
-// mark stands for an object while its bundle is converted. Nobody who writes a bundle knows it.
+// mark stands for an object while its bundle is converted. It is random, so that nobody can write a bundle that contains it.
 var mark = ofObject + rand.Text()
 
 // WriteYAML writes the document of a bundle with the same bytes as declcfg.WriteYAML. The library would parse all objects of the

@@ -37,8 +37,8 @@ var (
 // AgainstRules are the rules that Against and AgainstGates apply.
 var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone, againstAPI, againstAccess, againstPruned}
 
-// Against checks what happens to clusters that installed from an earlier catalog when this one replaces it, in the same
-// CatalogSource or because their Subscription changes its source.
+// Against checks what happens to clusters that installed from an earlier catalog when this one replaces it: in the same CatalogSource, or
+// because a Subscription changes its source.
 func Against(now, before *fbc.Catalog) []*findings.Finding { return AgainstAt(now, before, fbc.Fault) }
 
 // AgainstAt is like Against, for a catalog that was built from other files: place reports faults there.
@@ -86,8 +86,8 @@ func channelsGone(p *fbc.Package, gone []*fbc.Channel, place Place) *findings.Fi
 	return place(againstChannel, p.Span, nil, "channels of package %q are gone: %s", p.Name, strings.Join(channels, "; "))
 }
 
-// channelAgainst checks what happens to clusters that are subscribed to a channel. It adds the updates of its head to those of the
-// package.
+// channelAgainst checks what happens to clusters that are subscribed to a channel. It adds the updates from the channel's earlier heads
+// to updates.
 func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, updates *apiUpdates, place Place) (found []*findings.Finding) {
 	c := p.FindChannel(channel.Name)
 	g := upgrade.Of(p, c)
@@ -120,10 +120,10 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, updates *apiUpdat
 	return found
 }
 
-// apisAgainst finds the updates from the heads of an earlier channel that remove versions of APIs, and adds them to those of the
-// package.
+// apisAgainst adds each update on the way from the heads of an earlier channel to the new head to updates, whose method report finds
+// the removed versions of APIs.
 func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph, updates *apiUpdates) {
-	passed := map[string]bool{} // after these, the updates are the same for all heads
+	passed := map[string]bool{} // the updates from these versions on are already added
 	for _, head := range earlier.Heads {
 		from, version := was.FindBundle(head.Name), head.Version()
 		for len(g.Chain) > 0 && version.Name != g.Heads[0].Name && !passed[version.Name] {
@@ -139,7 +139,7 @@ func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph,
 	}
 }
 
-// apiUpdates are updates that are searched for removed versions of APIs. Many channels may make the same one: it is compared and
+// apiUpdates are updates that are searched for removed versions of APIs. An update that many channels have in common is compared and
 // reported once.
 type apiUpdates struct {
 	all   []*apiUpdate
@@ -183,12 +183,12 @@ func (a *apiUpdates) report(place Place) (found []*findings.Finding) {
 // listedRisks is how many requests a finding lists. "berth catalog diff" shows the others.
 const listedRisks = 5
 
-// comparedSizes is how many times the size of a package's bundles may be compared: many channels may have one large head, and each
-// another one before.
+// comparedSizes limits the bytes that are compared, as a multiple of the size of a package's bundles: many channels may have the same
+// large head, each after a different earlier head.
 const comparedSizes = 8
 
-// accessAgainst reports what the heads of channels ask for and the heads of the same channels of an earlier package did not.
-// Channels with the same heads have one finding.
+// accessAgainst reports what the heads of channels ask for that the heads of the same channels in the earlier package did not ask for.
+// Channels with the same heads share one finding.
 func accessAgainst(p, was *fbc.Package, place Place) (found []*findings.Finding) {
 	reported := map[[2]string]bool{}
 	left := 0 // bytes

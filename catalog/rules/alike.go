@@ -8,8 +8,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// alike collects faults of the channels or the bundles of a package. Several with the same fault make one finding, at the first of
-// them.
+// alike collects faults of the channels or the bundles of a package. Channels or bundles with the same fault share one finding, at the
+// first of them.
 type alike struct {
 	noun   string // channel or bundle
 	faults []*sharedFault

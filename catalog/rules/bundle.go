@@ -129,7 +129,7 @@ func checkPackageProperty(s *subject, report report) {
 	for _, b := range s.Bundles {
 		all := b.Stated()
 		if count(b, property.TypePackage) != len(all) {
-			continue // one cannot be read; that is reported
+			continue // checkProperties reports the property that cannot be read
 		}
 		if len(all) != 1 {
 			report(b.Span, []any{"properties"}, "bundle %q has %d properties of type %s; expected one", b.Name, len(all), property.TypePackage)

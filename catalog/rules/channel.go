@@ -215,8 +215,8 @@ func (r misspelling) String() string {
 // versionIn finds the version in a name.
 var versionIn = regexp.MustCompile(`\d+\.\d+(\.\d+)?.*$`)
 
-// misspelt returns the names that entries of a channel replace or skip and that must mean another entry, because that has the same
-// version. Other unknown names may be entries of earlier catalogs.
+// misspelt returns the unknown names in replaces and skips of a channel that must mean another entry, because both names contain the
+// same version. Other unknown names may be entries of earlier catalogs.
 func misspelt(s *subject, g *upgrade.Graph) (all []misspelling) {
 	byVersion := map[string]*upgrade.Entry{}
 	for _, e := range g.Entries {
@@ -289,8 +289,8 @@ func quotedNames(entries []*upgrade.Entry) string {
 	return strings.Join(names, ", ")
 }
 
-// checkPathsByRange reports entries that OLM updates but opm considers stranded: no entry skips them, and replaces alone do
-// not lead from the head to them.
+// checkPathsByRange reports entries that OLM updates but opm considers stranded: no entry skips them, and the chain of replaces from the
+// head does not reach them.
 func checkPathsByRange(s *subject, report report) {
 	faults := alike{noun: "channel"}
 	for i, c := range s.Channels {
@@ -353,7 +353,7 @@ func checkDowngrades(s *subject, report report) {
 	faults.report(report)
 }
 
-// inCycle reports whether an entry replaces an entry of the reported cycle.
+// inCycle reports whether the reported cycle leads from an entry to the entry that it replaces.
 func inCycle(g *upgrade.Graph, e *upgrade.Entry) bool {
 	for i := 1; i < len(g.Cycle); i++ {
 		if g.Cycle[i-1] == e.Name && g.Cycle[i] == e.Replaces {

@@ -125,7 +125,7 @@ func Raise(found []*findings.Finding, profile gates.Profile) {
 	}
 }
 
-// inVersion matches the folder of the catalogs of a version of OpenShift, as operator repositories name it.
+// inVersion matches the name that operator repositories give the folder with the catalogs for a version of OpenShift.
 var inVersion = regexp.MustCompile(`^v\d+\.\d+$`)
 
 // versionsOf returns the versions of OpenShift that a package is for: the version in the name of a folder above it, or else the
@@ -150,7 +150,7 @@ func folderVersion(file string) (openshift.Version, bool) {
 	return openshift.Version{}, false
 }
 
-// checkFormats: the pipelines of repositories look only at the first bundle of a package.
+// checkFormats checks all bundles, although the pipelines of operator repositories look only at the first bundle of a package.
 func checkFormats(a *gateCheck, p *fbc.Package, report, warn report) {
 	faults, unseen := alike{noun: "bundle"}, alike{noun: "bundle"}
 	for _, v := range a.versionsOf(p) {
@@ -246,7 +246,7 @@ func checkMaxOpenShift(a *gateCheck, p *fbc.Package, report, _ report) {
 			if err == nil {
 				continue
 			}
-			meant := asWritten // 4.20 is a number that is read as 4.2
+			meant := asWritten // without quotes, 4.20 is a number, and is read as 4.2
 			if text, isText := strings.CutPrefix(string(stated.Value), `"`); isText {
 				v, unread := openshift.Parse(strings.TrimSuffix(strings.TrimSuffix(text, `"`), ".0"))
 				if unread != nil {
@@ -292,7 +292,7 @@ func checkMaxOpenShift(a *gateCheck, p *fbc.Package, report, _ report) {
 // prunable matches the names of channels that Konflux allows a catalog to drop.
 var prunable = regexp.MustCompile(`dev-preview|pre-ga|candidate`)
 
-// AgainstGates checks a catalog that replaces another one against the gates of a profile, for the packages that it has.
+// AgainstGates checks the change from an earlier catalog against the gates of a profile, in the packages that both catalogs have.
 func AgainstGates(now, before *fbc.Catalog, profile gates.Profile) (found []*findings.Finding) {
 	if !profile.Asks(againstPruned) {
 		return nil

@@ -12,9 +12,9 @@ import (
 type Use []string
 
 var (
-	// Serve needs packages that OLM's tools serve.
+	// Serve is for commands that need packages that OLM's tools serve.
 	Serve Use = served
-	// Look needs only packages whose documents can be read: people use it to look for faults.
+	// Look is for commands that need only packages whose documents can be read: people use these commands to look for faults.
 	Look Use = []string{fbc.Duplicate.ID, "channel-path", "bundle-dependency", "package-name", "default-channel", "channel-entries", "entry-name", "entry-bundle", "entry-skips",
 		"entry-skip-range", "channel-head", "channel-cycle", "bundle-channel", "bundle-version-unique", "bundle-image", "bundle-content",
 		"deprecation-reference", "deprecation-unique", "deprecation-message"}
@@ -25,7 +25,7 @@ type Part struct {
 	*fbc.Catalog // without the packages that cannot be used
 	// Faults are all errors in the catalog, in the order of files and lines.
 	Faults []*findings.Finding
-	// Warnings are the faults that do not stop the command. Those in the packages it asked for come first.
+	// Warnings are the faults that do not stop the command. Faults in the packages that it asked for come first.
 	Warnings []*findings.Finding
 	// LeftOut are the names of packages that cannot be used.
 	LeftOut []string
@@ -38,8 +38,8 @@ func (p *Part) Without(names []string) *fbc.Catalog {
 	return &c
 }
 
-// LoadPart reads a catalog to use the named packages, or without names all packages that can be used. Faults of other packages are
-// warnings. The error lists the faults because of which the named packages, or all, cannot be used.
+// LoadPart reads a catalog for a command that uses the named packages or, without names, all packages that can be used. Faults of other
+// packages are warnings. If a named package or the whole catalog cannot be used, the error lists the faults that prevent it.
 func LoadPart(ctx context.Context, dir string, use Use, packages ...string) (*Part, error) {
 	c, found, err := fbc.Read(ctx, dir)
 	if err != nil {

@@ -22,8 +22,7 @@ import (
 // rule is a rule for packages.
 type rule struct {
 	findings.Rule
-	// complete says that the rule is about something missing. It is not applied to packages with documents that could not be
-	// read.
+	// complete says that the rule is about something missing, so it is not applied to packages with documents that could not be read.
 	complete bool
 	check    func(*subject, report)
 }
@@ -117,7 +116,7 @@ func reportOf(rule findings.Rule, pkg string, place Place, found *[]*findings.Fi
 // correct sets the edit that corrects a finding, if the finding is in the file of the document at span.
 func correct(f *findings.Finding, span document.Span, edit func(document.Document) []findings.Edit) {
 	if f.File != span.File {
-		return // the catalog was made of other files
+		return // the catalog was built from other files
 	}
 	if d, err := document.Load(span); err == nil {
 		f.Fixed(slices.Concat(f.Fix, edit(d)))

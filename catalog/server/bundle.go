@@ -22,7 +22,7 @@ import (
 // isInline reports whether OLM can install a bundle from the catalog alone.
 func isInline(b *fbc.Bundle) bool { return b.Image == "" }
 
-// bundle returns an entry of a channel as OLM receives it, with its payload on request.
+// bundle returns the bundle of a channel's entry as OLM receives it, with its payload if withPayload says so.
 func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, withPayload func(*fbc.Bundle) bool) (*api.Bundle, error) {
 	b := p.FindBundle(e.Name)
 	made, err := c.lean(p, b)
@@ -39,12 +39,12 @@ func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.Channe
 	return made, nil
 }
 
-// leanSpan is where the store has the message about a bundle without its payload, beside the bundle's document.
+// leanSpan returns the place in the store of the message about a bundle without its payload. No document has this place.
 func leanSpan(b *fbc.Bundle) document.Span {
 	return document.Span{File: b.File, Offset: ^b.Offset, Line: b.Line}
 }
 
-// keepLean stores the message about each bundle, so that it takes no memory.
+// keepLean stores the message about each bundle without its payload, and drops most of the bundle from memory.
 func keepLean(c *fbc.Catalog, store *document.Store) error {
 	for _, p := range c.Packages {
 		for _, b := range p.Bundles {
@@ -112,8 +112,8 @@ func modelOf(p *fbc.Package, b *fbc.Bundle, properties []property.Property) mode
 	return m
 }
 
-// payloadSpan is the place of a bundle's payload in the store, in the form for OLM, after its first request. No file has such a
-// name.
+// payloadSpan returns the place in the store of a bundle's payload in the form for OLM, which is there after the first request for it. No
+// file has such a name.
 func payloadSpan(b *fbc.Bundle) document.Span {
 	return document.Span{File: b.File + "\x00", Offset: b.Offset, Line: b.Line}
 }
@@ -129,12 +129,12 @@ func (c *content) madePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error
 		return nil, err
 	}
 	if text, err := proto.Marshal(made); err == nil {
-		_ = c.Keep(payloadSpan(b), text) // without it, for example on a full disk, it is made again
+		_ = c.Keep(payloadSpan(b), text) // if this fails, for example on a full disk, the next request makes the message again
 	}
 	return made, nil
 }
 
-// makePayload makes a message of the objects in a bundle's document and the description of its ClusterServiceVersion.
+// makePayload makes a message from the objects in a bundle's document and the description of its ClusterServiceVersion.
 func (c *content) makePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error) {
 	data, err := c.Load(nil, b.Span)
 	if err != nil {
@@ -169,8 +169,7 @@ func (c *content) makePayload(p *fbc.Package, b *fbc.Bundle) (*api.Bundle, error
 	return &api.Bundle{CsvJson: made.GetCsvJson(), Object: made.GetObject()}, nil
 }
 
-// bundleObject returns the object that a property carries, as JSON, and whether it is a
-// ClusterServiceVersion.
+// bundleObject returns the object that a property carries, as JSON, and whether the object is a ClusterServiceVersion.
 func bundleObject(p property.Property) (object string, isCSV bool, err error) {
 	var carried property.BundleObject
 	if err := json.Unmarshal(p.Value, &carried); err != nil {

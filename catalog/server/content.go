@@ -154,8 +154,8 @@ func deprecation(p *fbc.Package, schema, name string) *registry.Deprecation {
 	return nil
 }
 
-// SendBundles sends all bundles, once for each channel. It leaves out the payload of those with an image, because OLM
-// reads that from the image.
+// SendBundles sends all bundles, once for each channel. It leaves out the payload of bundles with an image, because OLM reads the payload
+// from the image.
 func (c *content) SendBundles(ctx context.Context, stream registry.BundleSender) error {
 	for _, p := range c.Packages {
 		for _, channel := range p.Channels {
@@ -215,7 +215,7 @@ func (c *content) wholeBundle(ctx context.Context, p *fbc.Package, channel *fbc.
 	if err != nil {
 		return nil, err
 	}
-	defer release() // from then on, the message counts
+	defer release() // after that, the message itself takes room
 	bundle, err := c.bundle(p, channel, e, func(*fbc.Bundle) bool { return true })
 	if err != nil {
 		return nil, err
@@ -285,8 +285,7 @@ func noProvider(found []*registry.ChannelEntry, api property.GVK) error {
 	return fmt.Errorf("no channel entries found that provide group:%q version:%q kind:%q", api.Group, api.Version, api.Kind)
 }
 
-// GetBundleThatProvides returns the head of a default channel whose bundle provides an API, of the
-// first package that has one.
+// GetBundleThatProvides returns the first bundle, in the order of packages, that is the head of a default channel and provides an API.
 func (c *content) GetBundleThatProvides(ctx context.Context, group, version, kind string) (*api.Bundle, error) {
 	found, err := c.GetLatestChannelEntriesThatProvide(ctx, group, version, kind)
 	if err != nil {

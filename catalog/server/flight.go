@@ -30,7 +30,7 @@ type room struct {
 	freed  chan struct{} // closed when there is more room
 }
 
-// newFlight returns a flight with so many bytes for answers being made, and as many for unread ones. A host may take a quarter
+// newFlight returns a flight with total bytes for answers that are being made, and as many for unread answers. A host may take a quarter
 // of each.
 func newFlight(total int64) *flight {
 	of := func() *room {
@@ -126,8 +126,8 @@ func (a *account) close() {
 	clear(a.open)
 }
 
-// roomForAnswer waits for room to make an answer from a document: for its text, its decoded form and the message. Release the room
-// after the answer is sent.
+// roomForAnswer waits for room to make an answer from a document: for its text, its decoded form and the message. The caller has to
+// release the room.
 func roomForAnswer(ctx context.Context, of document.Span) (release func(), err error) {
 	a, is := ctx.Value(accountKey{}).(*account)
 	if !is {
@@ -207,7 +207,7 @@ func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(&flat, releasing(of.release))}, nil
 }
 
-// releasing is a pool that gets one buffer back.
+// releasing is a pool for one buffer: it calls a function when gRPC gives the buffer back.
 type releasing func()
 
 func (r releasing) Get(length int) *[]byte {

@@ -16,8 +16,8 @@ import (
 type index struct {
 	// heads are the heads of channels.
 	heads map[*fbc.Channel]*head
-	// providers maps an API to the bundles that provide it, entries a bundle to its entries, and replacements the name of a
-	// bundle to the entries that replace or skip it, all in the order of the catalog.
+	// providers maps an API to the bundles that provide it, entries maps a bundle to its entries, and replacements maps the name of a
+	// bundle to the entries that replace or skip it. All are in the order of the catalog.
 	providers    map[property.GVK][]*fbc.Bundle
 	entries      map[*fbc.Bundle][]located
 	replacements map[string][]located
@@ -72,8 +72,8 @@ func newIndex(c *fbc.Catalog) *index {
 	return x
 }
 
-// entriesThatProvide returns the entries whose bundles provide an API, in the order of the catalog. They are not kept: a bundle with
-// many APIs may be in many channels.
+// entriesThatProvide returns the entries whose bundles provide an API, in the order of the catalog. The index does not hold these lists,
+// because a bundle with many APIs may be in many channels.
 func (x *index) entriesThatProvide(api property.GVK) (all []located) {
 	for _, b := range x.providers[api] {
 		all = append(all, x.entries[b]...)
@@ -104,7 +104,7 @@ func unique[E comparable](all []E) []E {
 	})
 }
 
-// replaces returns a channel entry for the entry that it replaces, and one for each other entry that it skips.
+// replaces returns a channel entry for the entry that e replaces, and one for each other entry in skips.
 func (e located) replaces(skips []string) []*registry.ChannelEntry {
 	of := func(replaced string) *registry.ChannelEntry {
 		return &registry.ChannelEntry{PackageName: e.pkg.Name, ChannelName: e.channel.Name, BundleName: e.Name, Replaces: replaced}

@@ -64,12 +64,12 @@ const (
 	writeBuffer = 8 << 10
 )
 
-// window is how much of a request may arrive before it is read, in bytes: the least that HTTP/2 has. gRPC would raise it to 16 MiB for
-// each request of a client that sends fast.
+// window is how much of a request may arrive before it is read, in bytes: the least that gRPC accepts. gRPC would otherwise raise it to
+// 16 MiB for each request of a client that sends fast.
 const window = 64<<10 - 1
 
-// serverOptions returns the options that apply the limits to a server with the connections of a listener. gRPC limits by
-// default how often clients may ping.
+// serverOptions returns the options that apply the limits to a server with the connections of a listener. No option limits how
+// often clients may ping, because gRPC does so by default.
 func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(shutdownTimeout),
@@ -113,7 +113,7 @@ func (s stopwatch) HandleConn(ctx context.Context, event stats.ConnStats) {
 	}
 }
 
-// TagRPC adds room for the timer of a request to its context.
+// TagRPC adds a place for a request's timer to the request's context.
 func (s stopwatch) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
 	return context.WithValue(ctx, timerKey{}, new(atomic.Pointer[time.Timer]))
 }

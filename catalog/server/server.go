@@ -51,7 +51,7 @@ type Event struct {
 	// Listening is set once clients can connect to Address, and to MetricsAddress if that is not nil.
 	Listening               bool
 	Address, MetricsAddress net.Addr
-	// Catalog is the catalog served from now on, with Size bytes on disk.
+	// Catalog is the catalog that is served from now on. Copies of its documents take Size bytes on disk.
 	Catalog *fbc.Catalog
 	Size    int64
 	// Err says why a changed catalog is not served. The earlier one still is.

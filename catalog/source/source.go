@@ -28,13 +28,13 @@ import (
 // Stdin is the source of a catalog that is read from standard input.
 const Stdin = "-"
 
-// Prefixes of places, as in other tools.
+// The prefixes that say where a catalog's image is, as in other tools.
 const (
 	InFolder   = "oci:"
 	InRegistry = "docker://"
 )
 
-// ConfigsFolder is the folder of the catalog in its image, and ConfigsLabel is the label that names it.
+// ConfigsFolder is the usual folder of the catalog in its image, and ConfigsLabel is the label that names the folder.
 const (
 	ConfigsFolder = "configs"
 	ConfigsLabel  = "operators.operatorframework.io.index.configs.v1"
@@ -45,7 +45,7 @@ const (
 // carried is the prefix of the origin of a catalog that came in a folder of images.
 const carried = "a carried folder: "
 
-// limits are the limits of a catalog's image. The largest catalogs take a few hundred MiB, and their images come with programs.
+// limits are the limits for a catalog's image. The largest catalogs take a few hundred MiB, and their images also contain programs.
 var limits = oci.Limits{Time: 30 * time.Minute, Size: 16 << 30, Kept: 2 << 30}
 
 // Source is where a catalog and its images come from.
@@ -57,14 +57,14 @@ type Source struct {
 	// Name is the name of the mirror that the catalog comes from, or of the folder or image.
 	Name string
 	// Origin says where the catalog is from: "a folder", the repository of its image, or the origin that a mirrored folder records.
-	// Host is the registry of its image, if it has one.
+	// Host is the registry of its image, or "" if the catalog does not come from a registry.
 	Origin, Host string
 	// Bundle is the pulled image if OpenAny opened the image of a bundle. There is no folder then.
 	Bundle *oci.Pulled
 
-	images oci.Source // of the catalog itself
-	folder bool       // images are also in a folder
-	single bool       // the folder has only the catalog
+	images oci.Source // where the catalog's own image is
+	folder bool       // the catalog is in a folder of images
+	single bool       // the folder has only the catalog's image
 	local  bool       // the registry of its image is on this machine
 
 	reference, digest string // of its image
@@ -74,9 +74,9 @@ type Source struct {
 	close  []func() error
 }
 
-// Open opens a source: the folder or the file of a catalog, standard input (-), the image of one in a registry (docker:// and its
-// reference, or just that), or oci: and a folder that was mirrored to. The images of all but the last are in the registries that the
-// catalog names.
+// Open opens a source: the folder or the file of a catalog, standard input (-), the reference of a catalog's image with or without
+// docker://, or oci: and the folder that a catalog was mirrored to. Unless the catalog was mirrored, the images that it names are in
+// their registries.
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
 	if errors.As(err, new(missingError)) {
@@ -189,8 +189,8 @@ func (s *Source) Images(ctx context.Context, allowed []string) oci.Source {
 	return oci.PublicRegistries(ctx, append([]string{s.Host}, allowed...)...)
 }
 
-// Check fails unless the check allows the image of the catalog in its registry. The image in a folder that a catalog was mirrored to was
-// built there.
+// Check fails unless check allows the catalog's image in its registry. It checks no other sources: the image in a folder that a catalog
+// was mirrored to was built there.
 func (s *Source) Check(ctx context.Context, check func(context.Context, oci.Source, *oci.Whole) error) error {
 	if s.Host == "" {
 		return nil
@@ -264,8 +264,8 @@ func (s *Source) openImage(ctx context.Context, reference string) error {
 	return s.unpack(pulled.Files)
 }
 
-// configsOf returns the folder of the catalog in an image with these labels. Without the label, which OLM v1 requires, it is the
-// folder that all catalogs have in common.
+// configsOf returns the folder of the catalog in an image with these labels. Without ConfigsLabel, which OLM v1 requires, the folder is
+// ConfigsFolder.
 func configsOf(labels map[string]string) (string, error) {
 	label := labels[ConfigsLabel]
 	if label == "" {
@@ -278,7 +278,7 @@ func configsOf(labels map[string]string) (string, error) {
 	return folder, nil
 }
 
-// unpack writes the files of the image below the folder, and never elsewhere.
+// unpack writes the files in the image's catalog folder to s.Dir, and never elsewhere.
 func (s *Source) unpack(files map[string][]byte) (err error) {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {

@@ -21,14 +21,14 @@ const (
 	letterWidth = 7 // of a text in a bar, on average
 )
 
-// The lengths of texts in the drawing and in its tooltips, in characters.
+// The maximum lengths of texts in the drawing and in its tooltips, in characters.
 const (
 	labelLength = 18
 	titleLength = 60
 	tipLength   = 300
 )
 
-// style is the style of the drawing, for light and dark.
+// style is the style of the drawing, for light and dark color schemes.
 const style = `.s{--paper:#fff;--ink:#1f2937;--soft:#5b6472;--line:#cbd5e1;--today:#b91c1c;--p0:#0f766e;--p1:#2563eb;--p2:#7c3aed;--p3:#b45309;--p4:#be185d;--bar:#fff}` +
 	`@media(prefers-color-scheme:dark){.s{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#334155;--today:#f87171;--p0:#2dd4bf;--p1:#60a5fa;--p2:#a78bfa;--p3:#fbbf24;--p4:#f472b6;--bar:#111827}}` +
 	`.s{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;background:var(--paper)}` +
@@ -45,7 +45,7 @@ type chart struct {
 	day      lifecycle.Date
 }
 
-// x is the place of a time.
+// x returns the horizontal place of a time.
 func (c chart) x(t time.Time) int {
 	return margin + labelWidth + int(float64(chartWidth)*float64(t.Unix()-c.from.Unix())/float64(c.to.Unix()-c.from.Unix()))
 }

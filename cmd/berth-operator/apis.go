@@ -14,9 +14,8 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// apiControllers build the controllers of the APIs that come with drivers, from the driver's own code, and add their
-// flags, by the name of the API's CustomResourceDefinition. Nil means that the controller of another API serves it,
-// too.
+// apiControllers are functions for the APIs that come with drivers, by the names of their CustomResourceDefinitions. A function adds the
+// flags of the API's controller, and returns the controller. It is nil if the controller of another API serves this API, too.
 var apiControllers = map[string]func(controller.Own, *pflag.FlagSet) operator.APIController{
 	"sharedvolumes." + v1alpha1.GroupVersion.Group:        serveSharedVolumes,
 	"sharedvolumegrants." + v1alpha1.GroupVersion.Group:   nil,

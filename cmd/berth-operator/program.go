@@ -25,7 +25,7 @@ import (
 // namespaceFile contains the namespace of the pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// program is the process of an operator. Its fields are flags, except for the first two.
+// program describes how to run an operator. All fields but the first two are set by flags.
 type program struct {
 	name       string                        // of the operator's Deployment and ServiceAccount
 	audience   func(namespace string) string // of tokens for reading metrics
@@ -35,7 +35,7 @@ type program struct {
 	limits     limits
 }
 
-// addFlags adds the flags of every operator. about names the subject of its requests.
+// addFlags adds the flags that every operator has. about says in their help what the operator's requests are about.
 func (p *program) addFlags(flags *pflag.FlagSet, about string) {
 	// The client's default of 5 requests a second would slow down the installation of a driver with its two dozen
 	// objects by many seconds. These limits only keep a buggy loop from flooding the API server.
@@ -45,7 +45,7 @@ func (p *program) addFlags(flags *pflag.FlagSet, about string) {
 	flags.StringVar(&p.address, "listen", "0.0.0.0:8443", "`ADDRESS:PORT` to serve health and metrics on")
 }
 
-// A process is a program that runs in a cluster.
+// A process is a program that runs, with its connection to the cluster.
 type process struct {
 	config    *rest.Config // with the limits of requests
 	namespace string

@@ -12,7 +12,7 @@ import (
 // maxNote is the maximum number of characters of an event's message.
 const maxNote = 4 << 10
 
-// escaping is a recorder whose events have no characters that are not visible, whatever objects and errors they quote.
+// escaping is a recorder whose events have only visible characters, whatever objects and errors they quote.
 type escaping struct{ events.Recorder }
 
 func (r escaping) Event(reason, message string) {

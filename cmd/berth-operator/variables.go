@@ -25,8 +25,8 @@ func variableOf(flag string) string {
 	return strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// setFromVariables sets tunable flags that were not given from their environment variables. A Subscription sets variables,
-// which stay after an update of the operator, and cannot set arguments.
+// setFromVariables sets tunable flags from their environment variables, unless they are on the command line. A Subscription can set
+// variables, which stay after an update of the operator, but not arguments.
 func setFromVariables(flags *pflag.FlagSet, getenv func(string) string) error {
 	var errs []error
 	flags.VisitAll(func(flag *pflag.Flag) {

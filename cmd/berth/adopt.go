@@ -38,7 +38,7 @@ you confirm it.`,
 	return cmd
 }
 
-// adoptable are the drivers that OLM may have run.
+// adoptable returns the drivers that may have been installed with OLM.
 func adoptable() []drivers.Driver {
 	return slices.DeleteFunc(registry.Packaged(), func(d drivers.Driver) bool { return len(d.Predecessors()) == 0 })
 }
@@ -50,7 +50,7 @@ func adoptableNames() (names []string) {
 	return names
 }
 
-// adoptRequest is the request for a driver that is named on the command line.
+// adoptRequest returns the request for the driver that the command line names.
 func adoptRequest(args []string) (adoption.Request, error) {
 	if err := takes("DRIVER")(nil, args); err != nil {
 		return adoption.Request{}, fmt.Errorf("%w, one of %s", err, strings.Join(adoptableNames(), ", "))
@@ -69,13 +69,13 @@ func checkDriver(_ *cobra.Command, args []string) error {
 	return err
 }
 
-// addAdoptFlags adds the flags that all commands have.
+// addAdoptFlags adds the flags that all commands of adopt and csi-migration have.
 func addAdoptFlags(cmd *cobra.Command, f *journalFlags) {
 	f.addConnection(cmd)
 	f.addJournals(cmd)
 }
 
-// adoption returns the driver that is named on the command line, and the cluster.
+// adoption returns the request for the driver that the command line names, and the cluster.
 func (f *journalFlags) adoption(cmd *cobra.Command, args []string) (adoption.Request, migrate.Cluster, error) {
 	r, err := adoptRequest(args)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
-// takes returns a check of the arguments of a command by their names: [NAME] is optional, NAME... is one or more,
-// and (NAME | NAME) is one of several.
+// takes returns a function that checks the arguments of a command. names are the arguments as help shows them: [NAME] is optional, NAME...
+// stands for one or more, and (NAME | NAME) for one of several.
 func takes(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		for i, name := range names {
@@ -52,7 +52,7 @@ func takesCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), nearest.Hint(args[0], names))
 }
 
-// checkHelp has the help command refuse commands that do not exist. Cobra's own prints the help of a command above them.
+// checkHelp makes the help command refuse commands that do not exist. Cobra would print the help of the nearest parent instead.
 func checkHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
@@ -66,13 +66,13 @@ func checkHelp(root *cobra.Command) {
 	}
 }
 
-// isGroup reports whether a command is only there for its subcommands, and takes no arguments.
+// isGroup reports whether a command only groups subcommands, and takes no arguments itself.
 func isGroup(cmd *cobra.Command) bool {
 	return cmd.HasSubCommands() && !strings.Contains(cmd.Use, " ")
 }
 
-// checkFlags returns the fault of a command line whose flags cannot be parsed. If it has an unknown subcommand, that is the fault,
-// because the flags may be the subcommand's.
+// checkFlags returns the error for a command line whose flags cannot be parsed. If the subcommand is unknown, the error is about the
+// subcommand, because the flags may belong to the intended one.
 func checkFlags(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if args := cmd.Flags().Args(); isGroup(cmd) && len(args) > 0 {
@@ -83,7 +83,7 @@ func checkFlags(cmd *cobra.Command, err error) error {
 	return &usageError{command: cmd.CommandPath(), err: err}
 }
 
-// flagsOf returns the flags of a command that its help lists, with their dashes.
+// flagsOf returns the flags of a command that are not hidden, with their dashes.
 func flagsOf(cmd *cobra.Command) (names []string) {
 	add := func(flag *pflag.Flag) {
 		if !flag.Hidden {

@@ -115,13 +115,13 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 	return cmd
 }
 
-// Further formats of berth aws create: objects that use what it has created.
+// Further output formats of berth aws create: manifests of objects that use the created resources.
 const (
 	formatSharedVolume = "sharedvolume"
 	formatStorageClass = "storageclass"
 )
 
-// printCreated prints the result in formats other than text, which is printed during the creation.
+// printCreated prints the result in any format but text: the text is printed during the creation.
 func printCreated(w io.Writer, format string, created provision.Report, name string) error {
 	var manifests []byte
 	var err error
@@ -162,7 +162,7 @@ func verbOf(r provision.Resource, dryRun bool) string {
 	return "created"
 }
 
-// storageClient returns a client for what describes a cluster.
+// storageClient returns a client for the objects that describe a cluster: its configuration and its nodes.
 func (f *clusterFlags) storageClient() (client.Client, error) {
 	config, err := f.limited()
 	if err != nil {
@@ -247,12 +247,12 @@ To delete, it needs these:` + listed(removal.Permissions),
 	return cmd
 }
 
-// listed returns permissions, one a line.
+// listed returns permissions, sorted and indented, each on a line of its own.
 func listed(permissions []string) string {
 	return "\n  " + strings.Join(slices.Sorted(slices.Values(permissions)), "\n  ")
 }
 
-// listInventory prints an inventory. Anybody who may tag resources chooses their names.
+// listInventory prints an inventory. It escapes names of resources, because anybody who may tag a resource chooses its name.
 func listInventory(cmd *cobra.Command, inventory *removal.Inventory) {
 	w := escape.Messages(cmd.OutOrStdout())
 	for _, r := range inventory.Delete {

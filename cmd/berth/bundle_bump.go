@@ -95,7 +95,7 @@ func bumpBundle(cmd *cobra.Command, dir, output string, digests bool, opts bundl
 	return nil
 }
 
-// bump returns the version that follows a bundle, or nil if nothing has changed.
+// bump returns the bundle of the next version, or nil if nothing has changed.
 func bump(cmd *cobra.Command, dir string, earlier *registryv1.Contents, digests bool, opts bundle.Options) (*registryv1.Bundle, error) {
 	driver, ours := driverOf(earlier.Package)
 	references := func() (map[string]string, error) { return bundle.References(earlier.Bundle, driver) }
@@ -117,15 +117,15 @@ func bump(cmd *cobra.Command, dir string, earlier *registryv1.Contents, digests 
 	return bumped, nil
 }
 
-// taggedImages returns the images of a bundle whose tag may name another build by now.
+// taggedImages returns the images of a bundle that are not given by digest: their tags may name other builds by now.
 func taggedImages(b *registryv1.Contents) (map[string]string, error) {
 	all, err := bundle.ImagesOf(b)
 	maps.DeleteFunc(all, func(_, image string) bool { return strings.Contains(image, "@") })
 	return all, err
 }
 
-// pinAll sets all images of a bundle to their current digests. It reports the images without an answer after it has asked
-// for all.
+// pinAll sets all images of a bundle to their current digests. If registries do not answer for some images, it still asks for all others
+// before it fails.
 func pinAll(cmd *cobra.Command, referencesOf func() (map[string]string, error), images map[string]string) error {
 	references, err := referencesOf()
 	if err != nil {
@@ -146,7 +146,7 @@ func pinAll(cmd *cobra.Command, referencesOf func() (map[string]string, error), 
 	return errors.Join(faults...)
 }
 
-// driverOf returns the driver whose operator a package installs, if it is one of this project.
+// driverOf returns the driver whose operator a package installs, if the package is this project's.
 func driverOf(packageName string) (driver drivers.Driver, ours bool) {
 	for _, d := range registry.Packaged() {
 		if d.Package.Name == packageName {

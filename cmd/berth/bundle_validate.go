@@ -119,7 +119,7 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(bundles, " "), Rules: profile.Applied(bundleRules())}
 	var said []error
 	failed := false
-	of := map[*findings.Finding]string{} // the bundle
+	of := map[*findings.Finding]string{} // the bundle that has a finding
 	chosen := map[string]int{}
 	var checked []string
 	for _, text := range bundles {
@@ -177,7 +177,7 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 	return &exitError{code: exitFound, err: errors.Join(said...)}
 }
 
-// bundleRules are all rules for bundles.
+// bundleRules returns all rules for bundles.
 func bundleRules() []findings.Rule { return append(rules.Rules(), olmv1.Refused) }
 
 // check checks a folder or an image.
@@ -196,7 +196,7 @@ func (o *bundleValidate) check(ctx context.Context, text string, options rules.O
 		return found, err
 	}
 	contents, err := load()
-	if err != nil { // its faults are among the findings
+	if err != nil { // validate has already reported why
 		return found, nil
 	}
 	refused, err := o.v1.refusedByV1(contents)

@@ -50,7 +50,7 @@ func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*ru
 		return cmp.Or(bundleFolder(text), notValid(text, opened.Named(err)))
 	}
 	part.Dir = text
-	opened.NameFindings(part.Faults) // the warnings are among them
+	opened.NameFindings(part.Faults) // part.Warnings are some of these
 	printWarnings(cmd, text, part.Warnings)
 	return opened.Named(do(part))
 }
@@ -66,7 +66,7 @@ func bundleFolder(dir string) error {
 		escape.Command("berth catalog build %s --output-dir DIR", dir), escape.Command("berth bundle validate %s", dir))
 }
 
-// warningsLimit is how many warnings about a catalog are printed by commands that do something else than check it.
+// warningsLimit is the maximum number of warnings about a catalog from commands whose purpose is not to check it.
 const warningsLimit = 5
 
 // printWarnings prints the faults of a catalog that do not stop a command.

@@ -131,7 +131,7 @@ var migrateLevels = texts(render.BundleFormats)
 // graphModes are the values of --update-graph.
 var graphModes = texts(build.Graphs)
 
-// texts returns values of a type of texts as such.
+// texts converts values of a string type to strings.
 func texts[T ~string](values []T) (all []string) {
 	for _, v := range values {
 		all = append(all, string(v))
@@ -236,7 +236,7 @@ func (o *catalogBuild) fromTemplates(cmd *cobra.Command, args []string, options 
 	if cmd.Flags().Changed("update-graph") {
 		return &usageError{command: cmd.CommandPath(), err: errors.New("--update-graph is for bundle folders; a template says what its entries replace")}
 	}
-	if dir, err := cache.Dir(); err == nil { // without such a folder, bundles are pulled each time
+	if dir, err := cache.Dir(); err == nil { // without a cache folder, bundles are pulled each time
 		kept := cache.New(dir, cache.Limit)
 		options.Keeper = kept
 		defer func() {

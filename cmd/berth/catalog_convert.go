@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// kindsOfTemplates are the templates that catalog convert-template makes.
+// kindsOfTemplates are the kinds of templates that "berth catalog convert-template" can write.
 var kindsOfTemplates = texts(conversion.Kinds)
 
 func newCatalogConvertCommand() *cobra.Command {

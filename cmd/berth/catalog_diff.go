@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 )
 
-// failsOn are the values of --fail-on: whether a difference is one that the command exits with 1 for.
+// failsOn has the values of --fail-on, each with a function that reports whether the command exits with 1 for a difference.
 var failsOn = map[string]func(*diff.Diff) bool{
 	"any":   func(d *diff.Diff) bool { return d.Summary.Added+d.Summary.Removed+d.Summary.Changed+len(d.OLMv1) > 0 },
 	"lost":  func(d *diff.Diff) bool { return d.Summary.Lost+len(d.OLMv1) > 0 },

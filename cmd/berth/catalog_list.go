@@ -69,7 +69,7 @@ columns are left out. If the catalog has lifecycles, SUPPORT says how a version 
 	return cmd
 }
 
-// named returns the names among names and patterns, or nothing if a pattern may mean any package.
+// named returns the given names, or nil if a pattern is among them, because a pattern may match any package.
 func named(packages []string) []string {
 	if slices.ContainsFunc(packages, list.IsPattern) {
 		return nil

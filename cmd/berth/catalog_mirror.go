@@ -31,7 +31,7 @@ type mirrorCommand struct {
 	config    string
 	platforms []string
 	blocked   []*regexp.Regexp
-	// chosen is the choice by a configuration, which also says where the catalog's image is. It is nil if flags choose.
+	// chosen has the packages to mirror, and where to mirror the catalog to, from a file of --config. It is nil if flags say that.
 	chosen     *imageset.Catalog
 	packages   []string
 	defaults   map[string]string
@@ -208,7 +208,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	return c.transfer(cmd, m, opened.Images(cmd.Context(), c.hosts), from, to)
 }
 
-// transfer copies what a mirror needs, or says what it would copy.
+// transfer copies the images that a mirror lacks or, in a dry run, prints what it would copy.
 func (c *mirrorCommand) transfer(cmd *cobra.Command, m *mirror.Mirror, images oci.Source, from, to string) (err error) {
 	destination, err := mirror.OpenDestination(to, m.Name)
 	if err != nil {
@@ -260,7 +260,7 @@ func (c *mirrorCommand) transfer(cmd *cobra.Command, m *mirror.Mirror, images oc
 	return c.show(cmd.OutOrStdout(), d)
 }
 
-// copy copies the images and the catalog, and says how far it is.
+// copy copies the images and the catalog, and prints its progress.
 func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.Mirror, d mirror.Document) error {
 	begin, images := time.Now(), len(d.Images)
 	if d.Catalog.Digest != "" {
@@ -276,7 +276,7 @@ func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.
 	err := m.Copy(ctx, func(i mirror.Image) {
 		done.Add(1)
 		if isTerminal(cmd.ErrOrStderr()) || i.Missing == 0 {
-			return // a terminal has a line that changes
+			return // on a terminal, startLive shows the progress
 		}
 		printing.Lock()
 		defer printing.Unlock()

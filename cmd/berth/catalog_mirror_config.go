@@ -15,13 +15,13 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// notWithConfig are the flags for what a configuration says.
+// notWithConfig are the flags that cannot be combined with --config, because the configuration says the same.
 var notWithConfig = []string{"package", "default-channel", "name", "tag", "platform"}
 
 // platformName matches names of platforms.
 var platformName = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$`)
 
-// takes checks the arguments: a configuration names the sources.
+// takes checks the arguments. With --config, there is no SOURCE, because the configuration names the sources.
 func (c *mirrorCommand) takes(cmd *cobra.Command, args []string) error {
 	for _, p := range c.platforms {
 		if !platformName.MatchString(p) {
@@ -45,7 +45,7 @@ func (c *mirrorCommand) takes(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// runConfig mirrors what a configuration names. What fails holds nothing else.
+// runConfig mirrors the catalogs and images that a configuration names. If one fails, it still mirrors the others.
 func (c *mirrorCommand) runConfig(cmd *cobra.Command, to string) error {
 	set, err := imageset.Read(c.config, imageset.Mirror)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *mirrorCommand) runConfig(cmd *cobra.Command, to string) error {
 	return errors.Join(append(failed, c.mirrorImages(cmd, set, to)...)...)
 }
 
-// mirrorImages mirrors additional images, those with the same platforms at a time.
+// mirrorImages mirrors the additional images of a configuration, in groups with the same platforms.
 func (c *mirrorCommand) mirrorImages(cmd *cobra.Command, set *imageset.Set, to string) (failed []error) {
 	for _, group := range set.ImagesByPlatforms() {
 		one := *c

@@ -94,7 +94,7 @@ read from catalogd, with their priorities.
 	return cmd
 }
 
-// write writes predictions, and says by the exit code whether all are good.
+// write writes predictions. If one of them is not good, the command exits with exitFound.
 func (o *catalogPlan) write(cmd *cobra.Command, predictions []*prediction.Prediction, err error) error {
 	if err == nil {
 		err = prediction.Write(cmd.OutOrStdout(), o.output, predictions)
@@ -143,7 +143,7 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// packagesIn returns the package of PACKAGE@VERSION, if there is one.
+// packagesIn returns the packages of arguments PACKAGE@VERSION.
 func packagesIn(args []string) (packages []string) {
 	for _, arg := range args {
 		pkg, _, _ := strings.Cut(arg, "@")
@@ -175,7 +175,7 @@ func (o *catalogPlan) predict(cmd *cobra.Command, c *fbc.Catalog, pkgs []string)
 	return state.Predict(cmd.Context())
 }
 
-// predictFile predicts for the ClusterExtension of a file. If a package is named, its version is installed.
+// predictFile predicts for the ClusterExtension in a file. If the command line names PACKAGE@VERSION, that version counts as installed.
 func (o *catalogPlan) predictFile(cmd *cobra.Command, c *fbc.Catalog, pkgs []string) ([]*prediction.Prediction, error) {
 	object, err := readExtension(o.extension)
 	if err != nil {
@@ -245,7 +245,7 @@ func (o *catalogPlan) predictCluster(cmd *cobra.Command, c *fbc.Catalog) (all []
 	return all, nil
 }
 
-// predictOwn predicts for the ClusterExtensions of a cluster, with its own ClusterCatalogs.
+// predictOwn predicts for the ClusterExtensions of a cluster, with the ClusterCatalogs of the same cluster.
 func (o *catalogPlan) predictOwn(cmd *cobra.Command) (all []*prediction.Prediction, err error) {
 	config, err := o.config()
 	if err != nil {
@@ -270,8 +270,8 @@ func (o *catalogPlan) predictOwn(cmd *cobra.Command) (all []*prediction.Predicti
 	return all, err
 }
 
-// predictExtensions predicts what OLM v1 will do with the ClusterExtensions of a cluster: with all, or with those whose package one of
-// the catalogs has.
+// predictExtensions predicts what OLM v1 will do with the ClusterExtensions of a cluster. If having is set, there is one catalog, and only
+// ClusterExtensions count whose package it has.
 func (o *catalogPlan) predictExtensions(cmd *cobra.Command, config *rest.Config, catalogs []*prediction.ClusterCatalog, having bool) (all []*prediction.Prediction, err error) {
 	ctx := cmd.Context()
 	client, err := client.New(config, client.Options{})
@@ -304,7 +304,7 @@ func (o *catalogPlan) predictExtensions(cmd *cobra.Command, config *rest.Config,
 		if o.namespace != "" && o.namespace != extension.Namespace || having && catalogs[0].Content.Find(extension.Package) == nil {
 			continue
 		}
-		if having { // it stands for all that have the package
+		if having { // the catalog replaces every ClusterCatalog that the ClusterExtension selects
 			extension.Catalogs = nil
 		}
 		extension.Gates, extension.Cluster, extension.Content = gates, live, reader.Read

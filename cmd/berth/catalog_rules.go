@@ -36,7 +36,7 @@ refuse it. A profile in parentheses is the only reason for its rule: without --p
 	return cmd
 }
 
-// writeRulesTable lists rules with the profiles that refuse what breaks them.
+// writeRulesTable lists rules, each with the profiles that refuse a catalog or bundle that breaks it.
 func writeRulesTable(w io.Writer, rules []findings.Rule) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "RULE\tSEVERITY\tPROFILES\tWHAT")

@@ -59,7 +59,7 @@ was made for. The registry frees their space when it collects garbage.`,
 	return cmd
 }
 
-// list prints what may be deleted.
+// list prints the images that may be deleted.
 func (u *unmirrorCommand) list(cmd *cobra.Command, to string) (err error) {
 	ctx := cmd.Context()
 	set, err := imageset.Read(u.config, imageset.Delete)
@@ -119,10 +119,10 @@ func (u *unmirrorCommand) list(cmd *cobra.Command, to string) (err error) {
 	return d.Write(cmd.OutOrStdout())
 }
 
-// listJobs is how many images are looked for at a time.
+// listJobs is the number of images that are looked for at the same time.
 const listJobs = 4
 
-// openMirror chooses from the catalog of a source.
+// openMirror returns a mirror of the packages that options choose from a catalog.
 func openMirror(ctx context.Context, from string, options mirror.Options) (_ *mirror.Mirror, err error) {
 	opened, err := source.Open(ctx, from)
 	if err != nil {
@@ -137,7 +137,7 @@ func openMirror(ctx context.Context, from string, options mirror.Options) (_ *mi
 	return m, nil
 }
 
-// delete deletes what the list names.
+// delete deletes the images that the list of --confirm names.
 func (u *unmirrorCommand) delete(cmd *cobra.Command, to string) error {
 	text, err := boundedyaml.ReadFile(u.confirm)
 	if err != nil {

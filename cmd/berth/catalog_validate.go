@@ -127,7 +127,7 @@ Files of an image are named by their paths in it.`,
 	return cmd
 }
 
-// catalogRules are all rules for catalogs.
+// catalogRules returns all rules for catalogs.
 func catalogRules() []findings.Rule {
 	return slices.Concat(rules.Rules, rules.GateRules, rules.AgainstRules, olmv1.Rules)
 }
@@ -137,7 +137,7 @@ func addRulesFlag(cmd *cobra.Command, list *bool) {
 	cmd.Flags().BoolVar(list, "rules", false, "list the rules and check nothing; as text or json")
 }
 
-// checkRulesArgs fails unless rules can be listed in the format, and nothing else is asked for.
+// checkRulesArgs fails unless rules can be listed in the format, and there are no arguments: with --rules, nothing is checked.
 func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
 	if !slices.Contains(findings.RuleFormats, format) {
 		return fmt.Errorf("--output is %q, want one of %s with --rules", format, strings.Join(findings.RuleFormats, ", "))
@@ -233,7 +233,7 @@ func setOf(found []*findings.Finding) map[*findings.Finding]bool {
 	return set
 }
 
-// expanded returns the names of catalogs with patterns replaced by their matches. A pattern without a match stays.
+// expanded returns the names of catalogs, with the matches of each pattern in its place. A pattern without a match stays.
 func expanded(catalogs []string) (all []string) {
 	for _, name := range catalogs {
 		found, err := filepath.Glob(name)
@@ -303,7 +303,7 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string, profile gates.P
 	return report, contents(c), nil
 }
 
-// checkAgainst compares the catalog with the one that it replaces.
+// checkAgainst compares the catalog with the catalog of --against, which it will replace.
 func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog, profile gates.Profile, v1 *olmv1.Checker) (found []*findings.Finding, err error) {
 	opened, err := source.Open(ctx, o.against)
 	if err != nil {

@@ -121,16 +121,16 @@ func parseProfiles(cmd *cobra.Command, names []string) (gates.Profile, error) {
 type checkPlan struct {
 	repository *repository.Repository
 	settings   repository.Settings
-	from       string             // where the settings are from
-	file       repository.File    // of the repository, for the baseline
+	from       string             // where the settings were read, for --show-config
+	file       repository.File    // reads files of the repository: its settings and the baseline
 	base       *repository.Commit // nil if everything is checked
 	profile    gates.Profile
 	choice     findings.Choice
 	baseline   *findings.Baseline
 }
 
-// bundlesGarbage is the garbage collector's target percentage while bundles are checked: at 100, collection takes a fifth of the
-// time.
+// bundlesGarbage is the garbage collector's target percentage while bundles are checked: at the default, 100, collection takes a fifth of
+// the time.
 const bundlesGarbage = 200
 
 func (o *check) run(cmd *cobra.Command, dir string) error {
@@ -185,7 +185,7 @@ func refusedBy(p gates.Profile, faults int) string {
 	return fmt.Sprintf("%s that %s will refuse", count(faults, "error"), by)
 }
 
-// plan reads what says how the repository is checked.
+// plan decides from the flags and the repository's settings which parts are checked, and how.
 func (o *check) plan(cmd *cobra.Command, dir string) (p checkPlan, err error) {
 	p.file = repository.In(dir)
 	p.from = "the folder"
@@ -241,7 +241,7 @@ func (o *check) plan(cmd *cobra.Command, dir string) (p checkPlan, err error) {
 	return p, err
 }
 
-// show shows the settings that count.
+// show prints the settings that are in effect.
 func (p checkPlan) show(cmd *cobra.Command) error {
 	var severities []string
 	for _, rule := range slices.Sorted(maps.Keys(p.settings.Severities)) {
@@ -260,7 +260,7 @@ func (p checkPlan) show(cmd *cobra.Command) error {
 	return err
 }
 
-// report checks the selected parts. It also returns the description of a change for Markdown, and a summary of the checked parts.
+// report checks the selected parts. It also returns a description of the change, for Markdown, and a summary of what it checked.
 func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report, changed, summary string, err error) {
 	report = findings.Report{Tool: cmd.CommandPath(), Subject: p.repository.Dir, Rules: p.profile.Applied(repository.Rules())}
 	selection := p.repository.All()
@@ -305,13 +305,13 @@ const (
 	longestCheck = 4 << 20
 )
 
-// keptChecks returns the results of earlier checks, or nil where there is no folder for them, and a function that closes their store.
+// keptChecks returns the results of earlier checks, and a function that closes their store. Without a cache folder, the results are nil.
 func keptChecks() (kept *repository.Kept, closeStore func() error, err error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
 		return nil, func() error { return nil }, nil // everything is checked again each time
 	}
-	// Another program may find something else. Its time and size tell it from others, also if it was built from changed sources.
+	// Another build of the program may have other results. Time and size of the file identify the build, even one from uncommitted changes.
 	program, err := os.Executable()
 	if err != nil {
 		return nil, nil, err

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// requestTimeout limits a single request to the API server, unless --request-timeout does.
+// requestTimeout is the time limit for a single request to the API server, unless --request-timeout sets another one.
 const requestTimeout = 30 * time.Second
 
 // clusterFlags select the cluster, like kubectl's flags.
@@ -30,15 +30,16 @@ func (f *clusterFlags) add(cmd *cobra.Command) {
 	f.addNamespace(cmd, "`namespace` of the Subscriptions (default all)")
 }
 
-// addNamespace adds the flag for a namespace, which each command means in its own way. None goes by the one in a kubeconfig file.
+// addNamespace adds the flag --namespace. Its meaning, and so its description, depends on the command. No command uses the namespace of the
+// kubeconfig file.
 func (f *clusterFlags) addNamespace(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", usage)
 	completeFlag(cmd, "namespace", f.completeNamespace)
 	f.all = append(f.all, cmd.Flags().Lookup("namespace"))
 }
 
-// connectionFlags are the flags of a connection, with the words of this program. berth does not take client-go's other
-// flags: no API server knows passwords any more.
+// connectionFlags are client-go's flags for a connection, with our own descriptions. The flags for a user name and a password are left out,
+// because API servers no longer accept passwords.
 var connectionFlags = []struct{ name, usage string }{
 	{"kubeconfig", "`file` with the connection to the cluster (default as for kubectl)"},
 	{clientcmd.FlagContext, "`NAME` context in the kubeconfig file (default the current one)"},
@@ -62,7 +63,7 @@ var connectionFlags = []struct{ name, usage string }{
 // frequent are the connection flags that the help of each command lists.
 var frequent = []string{"kubeconfig", clientcmd.FlagContext}
 
-// addConnection adds the flags for commands that are about no namespace.
+// addConnection adds the flags for the connection. Commands that have no use for --namespace call it instead of add.
 func (f *clusterFlags) addConnection(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "")
@@ -86,13 +87,13 @@ func (f *clusterFlags) addConnection(cmd *cobra.Command) {
 	completeFlag(cmd, clientcmd.FlagContext, f.completeContext)
 }
 
-// given reports whether any of them is set.
+// given reports whether any of the flags is set.
 func (f *clusterFlags) given() bool {
 	return slices.ContainsFunc(f.all, func(flag *pflag.Flag) bool { return flag.Changed })
 }
 
-// config returns the configuration of a client. It may send as many requests as kubectl, fifty a second after the first three
-// hundred: a client's default, five, is for controllers, and would let an administrator wait.
+// config returns the configuration of a client. The client may send as many requests as kubectl: fifty a second after the first three
+// hundred. client-go's default, five a second, is for controllers, and would make an administrator wait.
 func (f *clusterFlags) config() (*rest.Config, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// check fails for what client-go would not explain by the names of flags.
+// check finds faults of flags that client-go would report without the flags' names.
 func (f *clusterFlags) check() error {
 	if _, err := clientcmd.ParseTimeout(cmp.Or(f.overrides.Timeout, "0")); err != nil {
 		return fmt.Errorf("--request-timeout is %q, want a duration such as 10s, or 0 for no limit", f.overrides.Timeout)

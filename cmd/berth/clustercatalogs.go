@@ -19,8 +19,8 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// readClusterCatalogs reads the ClusterCatalogs of a cluster from catalogd, into a folder that done removes. One that cannot be read has
-// its Fault.
+// readClusterCatalogs reads the ClusterCatalogs of a cluster from catalogd, into a folder that done removes. If a catalog cannot be read,
+// its Fault says why.
 func readClusterCatalogs(ctx context.Context, config *rest.Config, authority []byte) (all []*prediction.ClusterCatalog, done func() error, err error) {
 	reader, err := client.New(config, client.Options{})
 	if err != nil {
@@ -49,7 +49,7 @@ func readClusterCatalogs(ctx context.Context, config *rest.Config, authority []b
 	return all, done, nil
 }
 
-// download reads the catalog that catalogd serves for a ClusterCatalog, by a copy in a folder.
+// download copies the catalog that catalogd serves for a ClusterCatalog to a folder, and reads it there.
 func download(ctx context.Context, config *rest.Config, object *unstructured.Unstructured, folder string, authority []byte) (*fbc.Catalog, error) {
 	if status, reason, message := clusterextension.Condition(object, "Serving"); status != "True" {
 		return nil, fmt.Errorf("it is not served: %s: %s", reason, message)

@@ -22,8 +22,8 @@ import (
 // completionTimeout limits how long a shell waits for a cluster.
 const completionTimeout = 3 * time.Second
 
-// completerOf returns the parent, kubectl or oc, that runs this program to complete a plugin's arguments, judging by the program's
-// name, or "".
+// completerOf returns the parent, kubectl or oc, that runs this program to complete the arguments of its plugin. The program's name says
+// that. Under any other name, it returns "".
 func completerOf(program string) string {
 	parent, is := strings.CutSuffix(filepath.Base(program), "_complete-berth")
 	if is && slices.Contains(parents, parent) {
@@ -32,7 +32,7 @@ func completerOf(program string) string {
 	return ""
 }
 
-// completing returns the completion of arguments, each by its own function, and of further ones by the last.
+// completing returns a function that completes each argument with the function at its position, and further ones with the last function.
 func completing(each ...cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return each[min(len(args), len(each)-1)](cmd, args, typed)
@@ -61,7 +61,7 @@ func oneOf(all ...string) cobra.CompletionFunc {
 	}
 }
 
-// harmless matches names that a shell completes. Catalogs and clusters may have others, which a shell could take for something else.
+// harmless matches the names that are offered to a shell. Catalogs and clusters may have names that a shell would interpret.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9./_+@=:-]*$`)
 
 // offered returns the harmless names that begin with the typed text.
@@ -82,7 +82,7 @@ func packagesOf(catalogs ...int) cobra.CompletionFunc {
 	}
 }
 
-// packageNames returns the packages of the catalogs that some arguments name. Faults of a catalog hide none that can be read.
+// packageNames returns the packages of the catalogs that some arguments name. If a catalog has faults, it returns the readable packages.
 func packageNames(ctx context.Context, args []string, catalogs ...int) (names []string) {
 	for _, at := range catalogs {
 		if at >= len(args) {
@@ -128,7 +128,7 @@ func channelsOf(cmd *cobra.Command, args []string, typed string) ([]cobra.Comple
 	return offered(channels, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// packageOf returns a package of the catalog that the first argument names, or an empty one.
+// packageOf returns a package of the catalog that the first argument names, or an empty package if there is none of that name.
 func packageOf(ctx context.Context, args []string, name string) *fbc.Package {
 	if len(args) > 0 {
 		if c, _, err := fbc.Read(ctx, args[0]); err == nil && c.Find(name) != nil {
@@ -168,14 +168,14 @@ func scopesOf(rules []findings.Rule) cobra.CompletionFunc {
 	}
 }
 
-// registerCompletion tells Cobra how a flag is completed. Cobra never forgets a flag, nor the commands around it: a test that makes commands by the
-// thousand replaces it.
+// registerCompletion tells Cobra how to complete a flag. Cobra keeps every registered flag and its command in memory, so a test that
+// creates thousands of commands replaces this function.
 var registerCompletion = (*cobra.Command).RegisterFlagCompletionFunc
 
-// completeFlag has a flag completed, which the command must have.
+// completeFlag sets how a flag of a command is completed.
 func completeFlag(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	if err := registerCompletion(cmd, flag, by); err != nil {
-		panic(err) // no such flag, or twice
+		panic(err) // the command has no such flag, or it is registered twice
 	}
 }
 

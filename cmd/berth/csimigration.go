@@ -75,7 +75,7 @@ volumes a wrong order has stranded, with the way out; then the migration in prog
 	return cmd
 }
 
-// csiMigrationFlags hold the flags of the switch.
+// csiMigrationFlags hold the flags that describe a switch of CSI migration.
 type csiMigrationFlags struct {
 	journalFlags
 	way         string
@@ -226,7 +226,7 @@ func (o *csiMigrationSwitch) run(cmd *cobra.Command, args []string) error {
 	return apply(cmd, csimigration.Switch, cluster, o.how, ensure, csiMigrationDone)
 }
 
-// accept fails unless an administrator accepts what cannot be taken back.
+// accept asks the administrator to accept what cannot be undone. It fails unless the flag or the answer accepts it.
 func (o *csiMigrationSwitch) accept(cmd *cobra.Command, p *csimigration.Plan) error {
 	what := p.Irreversible()
 	if what == "" || o.accepted {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes. All commands agree on them.
+// Exit codes. They mean the same for all commands.
 const (
 	exitFine    = 0
 	exitFound   = 1
@@ -30,16 +30,16 @@ var exitCodes = []exitCode{
 	{exitTimeout, "it timed out; the same command continues"},
 }
 
-// foundAnnotation is the annotation of commands with the meaning of exit code 1. Other commands never end with it.
+// foundAnnotation annotates commands with the meaning of exit code 1. Commands without it never end with 1.
 const foundAnnotation = "berth/found"
 
 // found returns the annotations of a command that may find something.
 func found(what string) map[string]string { return map[string]string{foundAnnotation: what} }
 
-// moreExitCodes is where the exit codes are that all commands have.
+// moreExitCodes refers to the help on the exit codes that all commands have.
 const moreExitCodes = `"berth help exit-codes" has the others.`
 
-// exitCodesOf returns the exit codes of a command that not all commands have.
+// exitCodesOf returns the exit codes that a command has beyond those of all commands.
 func exitCodesOf(cmd *cobra.Command) (of []exitCode) {
 	for _, c := range exitCodes {
 		switch c.code {
@@ -69,7 +69,7 @@ func listExitCodes(codes []exitCode) string {
 	return text.String()
 }
 
-// explainExit adds the exit codes to the help of each command that has some of its own. All are on the help's page exit-codes.
+// explainExit adds to the help of each command the exit codes that not all commands have. "berth help exit-codes" lists all codes.
 func explainExit(cmd *cobra.Command) {
 	if codes := exitCodesOf(cmd); cmd.Runnable() && !isGroup(cmd) && len(codes) > 0 {
 		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + listExitCodes(codes) + "\n\n" + moreExitCodes
@@ -79,7 +79,7 @@ func explainExit(cmd *cobra.Command) {
 	}
 }
 
-// exitError ends a command with an exit code other than failure. It prints nothing without an error.
+// exitError ends a command with another exit code than exitFailed. If err is nil, nothing is printed.
 type exitError struct {
 	code int
 	err  error

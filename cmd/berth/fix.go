@@ -34,7 +34,7 @@ func (f *fixFlag) add(cmd *cobra.Command) {
 	completeFlag(cmd, "fix", oneOf(fixDiff, fixWrite))
 }
 
-// check fails unless the flag is as it can be, with a format of the report.
+// check fails unless the flag has a valid value that can be combined with the format of the report.
 func (f *fixFlag) check(format string) error {
 	switch {
 	case f.mode != "" && f.mode != fixDiff && f.mode != fixWrite:
@@ -45,7 +45,7 @@ func (f *fixFlag) check(format string) error {
 	return nil
 }
 
-// checkFolder fails unless the name is a local file or folder.
+// checkFolder fails if --fix is set and the name is not a local file or folder.
 func (f *fixFlag) checkFolder(name string) error {
 	if _, err := os.Stat(name); f.mode != "" && err != nil {
 		return fmt.Errorf("--fix corrects files, and %s is none: %w", name, err)

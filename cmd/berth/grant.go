@@ -89,7 +89,7 @@ Ready by themselves.`,
 	list := newGrantListCommand(f, grant)
 	addGrantFlags(list)
 	for _, hidden := range []string{"dry-run", "output"} {
-		list.Flags().Lookup(hidden).Hidden = true // they are for a namespace that is called list
+		list.Flags().Lookup(hidden).Hidden = true // they only work when the argument "list" is the name of a namespace
 	}
 	cmd.AddCommand(list)
 	return cmd
@@ -101,7 +101,7 @@ const (
 	dryRunServer = "server"
 )
 
-// newGrantListCommand returns the command that lists grants. A namespace may be called list, too: with arguments, it grants.
+// newGrantListCommand returns the command that lists grants. With arguments, it grants access to the namespace "list" instead.
 func newGrantListCommand(f *clusterFlags, grant func(*cobra.Command, []string) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -144,7 +144,7 @@ var (
 	accessPointPattern = regexp.MustCompile(`^fsap-[0-9a-f]+$`)
 )
 
-// parseGrant parses the arguments of a command line. They may have been copied from a message with a tenant's text.
+// parseGrant parses the arguments of a command line. It trusts none: they may be copied from a message that quotes a tenant's text.
 func parseGrant(args []string) (grantRequest, error) {
 	if len(args) < 3 {
 		return grantRequest{}, errors.New("found no access point; want NAMESPACE FILESYSTEM and one ACCESSPOINT or more")
@@ -164,7 +164,7 @@ func parseGrant(args []string) (grantRequest, error) {
 	return r, nil
 }
 
-// write creates the grant of the namespace or extends it, and returns the grant and the additions.
+// write creates or extends the grant of the namespace. It returns the grant and the access points that it added.
 func (r grantRequest) write(ctx context.Context, c client.Client) (*v1alpha1.SharedVolumeGrant, []string, error) {
 	namespace, grant := &corev1.Namespace{}, &v1alpha1.SharedVolumeGrant{}
 	if err := c.Get(ctx, client.ObjectKey{Name: r.namespace}, namespace); apierrors.IsNotFound(err) {
@@ -198,7 +198,7 @@ func (r grantRequest) write(ctx context.Context, c client.Client) (*v1alpha1.Sha
 	return grant, added, nil
 }
 
-// isFor reports whether a grant is for a namespace of its name, and not for an earlier one, as the operator decides it.
+// isFor reports whether a grant is for this namespace, and not for an earlier one of the same name. It decides as the operator does.
 func isFor(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) bool {
 	if wanted := cmp.Or(grant.Spec.NamespaceUID, grant.Status.NamespaceUID); wanted != "" {
 		return wanted == string(namespace.UID)
@@ -206,7 +206,7 @@ func isFor(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) bool 
 	return !namespace.CreationTimestamp.After(grant.CreationTimestamp.Time)
 }
 
-// addTo adds to a grant what it lacks, and returns that.
+// addTo adds the requested access points that a grant lacks, and returns them.
 func (r grantRequest) addTo(grant *v1alpha1.SharedVolumeGrant) (added []string) {
 	i := slices.IndexFunc(grant.Spec.FileSystems, func(f v1alpha1.FileSystemGrant) bool { return f.FileSystemID == r.fileSystem })
 	if i < 0 {

@@ -13,16 +13,16 @@ import (
 
 // Annotations of flags, for the help.
 const (
-	// placeholderAnnotation has the placeholder of a flag's value.
+	// placeholderAnnotation marks a flag with the placeholder for its value.
 	placeholderAnnotation = "berth/placeholder"
 	// connectionAnnotation marks flags that only "berth options" lists.
 	connectionAnnotation = "berth/connection"
 )
 
-// helpColumns is how wide help is at most: a window beside another one, or a quotation in an issue.
+// helpColumns is the maximum width of help, so that it fits into a window beside another one, and into a quotation in an issue.
 const helpColumns = 100
 
-// addHelp has a command and its subcommands write their help by the functions below. Cobra's own would not wrap it.
+// addHelp makes a command and its subcommands write their help with the functions below: Cobra's functions do not wrap it.
 func addHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		text := reflow(cmp.Or(cmd.Long, cmd.Short), helpColumns) + "\n"
@@ -38,8 +38,8 @@ func addHelp(root *cobra.Command) {
 	describeFlags(root)
 }
 
-// describeFlags takes the placeholders of all flags out of their descriptions, which completion shows, too. A word between backquotes is the
-// placeholder: one in lower case stays in the description, and another one does not.
+// describeFlags moves the placeholders of all flags from their descriptions to an annotation, because completion shows the descriptions. A
+// word between backquotes is the placeholder. If it is in lower case, the word also stays in the description.
 func describeFlags(cmd *cobra.Command) {
 	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 		flags.VisitAll(describeFlag)
@@ -135,10 +135,10 @@ func hasConnection(cmd *cobra.Command) (has bool) {
 	return has
 }
 
-// widestFlag is how wide the column of flags is at most. A longer one has its description below.
+// widestFlag is the maximum width of the column of flags. The description of a wider flag begins on the next line.
 const widestFlag = 36
 
-// flagList lists flags, wrapped.
+// flagList lists flags with their descriptions, wrapped.
 func flagList(flags *pflag.FlagSet, listed func(*pflag.Flag) bool) string {
 	width := 0
 	each := func(do func(name string, f *pflag.Flag)) {
@@ -183,7 +183,7 @@ func defaultOf(f *pflag.Flag) string {
 	return " (default " + f.DefValue + ")"
 }
 
-// row returns what is in a first column and, wrapped, in a second one.
+// row returns a row of a table with two columns. It wraps the second one.
 func row(first string, column int, second string) string {
 	if second == "" {
 		return first + "\n"

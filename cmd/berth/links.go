@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sayLinks prints the targets of folders that are links, or in a linked folder: a checkout may have a link in place of the folder to
-// check. In an absolute path, only the last element counts.
+// sayLinks warns about folders that are links or are in a linked folder, and prints their targets: a checkout may have a link in place of
+// the folder to check. In an absolute path, only the last element counts.
 func sayLinks(cmd *cobra.Command, folders ...string) {
 	for _, folder := range folders {
 		path := filepath.Clean(folder)

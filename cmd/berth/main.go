@@ -1,5 +1,5 @@
-// Command berth is the toolchain of Berth: it makes the bundles and the catalogs that the Operator
-// Lifecycle Manager installs optional CSI drivers from.
+// Command berth is the toolchain of Berth: it builds the bundles and the catalogs from which the Operator Lifecycle Manager installs
+// optional CSI drivers.
 package main
 
 import (
@@ -29,14 +29,15 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// readOnly are the commands that write nothing, unless --fix says so, and may end at any time. All others end when what they write is whole.
+// readOnly are the commands that write nothing, except with --fix=write, and may end at any time. After a signal, other commands first
+// complete what they are writing.
 var readOnly = []string{"bundle validate", "check", "bundle permissions", "catalog diff", "catalog graph", "catalog lifecycle", "catalog list", "catalog plan", "catalog render", "catalog rules", "catalog validate",
 	"switch plan", "switch status", "adopt plan", "adopt status", "move plan", "move status", "csi-migration plan", "csi-migration status", "doctor", "grant list"}
 
-// grace is how long a command that only reads may take to end after a signal. What it computes may know of no signal.
+// grace is how long a read-only command may take to end by itself after a signal. Its computations may not check for signals.
 const grace = 500 * time.Millisecond
 
-// endAfter ends the program soon after the context of a command that only reads.
+// endAfter ends the program soon after the context of a read-only command has ended.
 func endAfter(cmd *cobra.Command) {
 	if !slices.Contains(readOnly, strings.TrimPrefix(cmd.CommandPath(), cmd.Root().CommandPath()+" ")) {
 		return
@@ -90,7 +91,7 @@ func run(ctx context.Context, args []string) int {
 // parents are the programs that this one can be a plugin of.
 var parents = []string{"kubectl", "oc"}
 
-// calledAs is how a person calls this program. As kubectl-berth or oc-berth on the PATH it is a plugin.
+// calledAs returns how people call this program. As kubectl-berth or oc-berth on the PATH, it is a plugin.
 func calledAs(program string) string {
 	for _, parent := range parents {
 		if filepath.Base(program) == parent+"-berth" || completerOf(program) == parent {
@@ -164,7 +165,7 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// explainUsage makes wrong arguments of a command and its subcommands usage errors.
+// explainUsage makes a command and its subcommands report wrong arguments as usage errors.
 func explainUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {

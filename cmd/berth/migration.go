@@ -45,7 +45,7 @@ func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 		return migrate.Cluster{}, err
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{adoption.AddToScheme, configv1.Install} { // some need fewer
+	for _, add := range []func(*runtime.Scheme) error{adoption.AddToScheme, configv1.Install} { // not every migration needs both
 		if err := add(scheme); err != nil {
 			return migrate.Cluster{}, err
 		}
@@ -72,7 +72,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for OLM and other controllers; if false, exit at the first wait")
 }
 
-// addTimeout adds the flag of commands that wait in any case.
+// addTimeout adds only --timeout, for commands that always wait.
 func (f *runFlags) addTimeout(cmd *cobra.Command, timeout time.Duration) {
 	cmd.Flags().DurationVar(&f.timeout, "timeout", timeout, "`DURATION` how long to run; the same command continues later; 0 means no limit")
 }
@@ -85,8 +85,8 @@ func (f *runFlags) limit(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, f.timeout)
 }
 
-// finish turns the result of a run into the command's result. status is the command that shows how far the migration
-// is, if it has been started.
+// finish prints the result of a run, or returns an error with advice. done is the message for success. status is the command that shows the
+// progress of the migration, or "" if it has not been started.
 func finish(ctx context.Context, cmd *cobra.Command, err error, done, status string) error {
 	next := "run the same command to continue"
 	if status != "" {
@@ -175,7 +175,7 @@ func readPlan[P migrate.Plan](e migrate.Engine[P], file string, stdin io.Reader)
 	return p, nil
 }
 
-// applyFlags say how a plan is applied.
+// applyFlags hold the flags that say how a plan is applied.
 type applyFlags struct {
 	run    runFlags
 	file   string
@@ -188,8 +188,8 @@ func (f *applyFlags) add(cmd *cobra.Command, name string) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan, send the first write to the API server as a dry run, and change nothing")
 }
 
-// applyPlan applies the plan in the file, or else the plan for the request. of returns the request that a plan was made for, and
-// done describes the result.
+// applyPlan applies the plan in the file of --filename or, without that flag, the plan for the requested migration. of returns the request
+// that a plan was made for, and done describes the result.
 func applyPlan[P plan](cmd *cobra.Command, e migrate.Engine[P], at journalFlags, f applyFlags, requested func() (migrate.Request[P], error),
 	of func(P) (migrate.Request[P], error), done func(context.Context, migrate.Cluster, P) string) error {
 	var given P
@@ -215,7 +215,7 @@ func applyPlan[P plan](cmd *cobra.Command, e migrate.Engine[P], at journalFlags,
 	}, done)
 }
 
-// apply carries out the plan that ensure returns, with its status if it is resumed. done describes the result.
+// apply carries out the plan that ensure returns. ensure also returns the status if the migration is resumed. done describes the result.
 func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, f applyFlags,
 	ensure func(context.Context) (P, *migrate.Status[P], error), done func(context.Context, migrate.Cluster, P) string) error {
 	ctx, cancel := f.run.limit(cmd.Context())
@@ -251,14 +251,14 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 	return finish(ctx, cmd, err, message, e.Command(cluster, p, "status"))
 }
 
-// printReport writes a report to standard error, where each message is a line.
+// printReport writes a report to standard error line by line, because each message there is one line.
 func printReport(cmd *cobra.Command, r migrate.Report) {
 	for line := range strings.Lines(r.Text(findings.Plain)) {
 		cmd.PrintErrln(strings.TrimSuffix(line, "\n"))
 	}
 }
 
-// showStatus writes how far a migration is to standard output.
+// showStatus writes the status of a migration to standard output.
 func showStatus[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], watch *watchFlag, output string) error {
 	return showReport(cmd, watch, output, func(ctx context.Context) (migrate.Report, bool, error) {
 		s, err := e.Status(ctx, cluster, r)
@@ -269,13 +269,13 @@ func showStatus[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate
 	})
 }
 
-// untilDone is when there is nothing more to wait for in a migration.
+// untilDone says, in the help of --watch, until when a migration is watched.
 const untilDone = "no migration is in progress"
 
-// inProgress reports whether somebody may wait for the end of a migration.
+// inProgress reports whether a migration is being applied or rolled back, so that --watch goes on.
 func inProgress(p migrate.Phase) bool { return p == migrate.Applying || p == migrate.RollingBack }
 
-// showReport writes a report about a cluster to standard output. read returns it, and whether something is awaited.
+// showReport writes a report about a cluster to standard output. read returns the report, and whether --watch should wait for a change.
 func showReport(cmd *cobra.Command, watch *watchFlag, output string, read func(context.Context) (r migrate.Report, awaited bool, err error)) error {
 	return watch.run(cmd, func(w io.Writer) (bool, error) {
 		stop := startProgress(cmd.ErrOrStderr(), "reading the cluster")

@@ -39,12 +39,12 @@ after an interruption. "status" shows how far it is. "rollback" undoes it until 
 	return cmd
 }
 
-// existingMove is a request for the move of a package that has been started.
+// existingMove returns a request for a package's move that was started earlier.
 func (f *journalFlags) existingMove(pkg string) move.Request {
 	return move.Request{Package: pkg, Namespace: f.namespace}
 }
 
-// moveFlags describe a move that may not have been started.
+// moveFlags hold the flags that describe a move, which need not have been started.
 type moveFlags struct {
 	journalFlags
 	v1Flags
@@ -65,7 +65,7 @@ func (f *moveFlags) add(cmd *cobra.Command) {
 	completeFlag(cmd, "accept", oneOf(move.Acceptable()...))
 }
 
-// checkArgs fails unless there is a package, and the flags go together.
+// checkArgs fails unless one package is given, and the flags fit together.
 func (f *moveFlags) checkArgs(_ *cobra.Command, args []string) error {
 	if err := takes("PACKAGE")(nil, args); err != nil {
 		return fmt.Errorf("%w, as the Subscription has it in spec.name", err)
@@ -89,7 +89,7 @@ func (f *moveFlags) checkFlags() error {
 	return err
 }
 
-// complete returns the request with all that a plan needs, and a function that ends its use.
+// complete adds to a request what only a plan needs: feature gates and readers of catalogs and bundles. The returned function closes these.
 func (f *moveFlags) complete(cmd *cobra.Command, r move.Request) (move.Request, func(), error) {
 	config, err := f.limited()
 	if err != nil {
@@ -228,7 +228,7 @@ func (o *moveApply) apply(cmd *cobra.Command, args []string) error {
 		if args, err = o.inOrder(cmd, args); err != nil {
 			return err
 		}
-		if o.how.dryRun { // none of them moves
+		if o.how.dryRun { // each plan assumes that the others move, too, although none does
 			o.request.With = args
 		}
 	}
@@ -240,7 +240,7 @@ func (o *moveApply) apply(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// inOrder returns packages in the order in which they can be moved. It fails, and shows the plans that are not safe, unless all are.
+// inOrder returns packages in the order in which they can be moved. Unless all plans are safe, it shows those that are not, and fails.
 func (o *moveApply) inOrder(cmd *cobra.Command, pkgs []string) ([]string, error) {
 	ctx, cancel := o.how.run.limit(cmd.Context())
 	defer cancel()

@@ -23,7 +23,7 @@ import (
 // olmV1 is the value of --for for OLM v1.
 const olmV1 = "olm-v1"
 
-// v1Flags say how OLM v1 is set up, and how to read the bundles that it installs.
+// v1Flags hold the flags that say how OLM v1 is set up, and whether to pull bundles.
 type v1Flags struct {
 	version  string
 	settings string
@@ -35,17 +35,18 @@ func (f *v1Flags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.images, "images", false, "for OLM v1, pull the images of bundles whose manifests the catalog lacks")
 }
 
-// addGates adds the flags for commands that pull no images.
+// addGates adds all flags but --images, for commands that pull no images.
 func (f *v1Flags) addGates(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.version, "olm-version", "", "`version` of OLM v1's operator-controller, such as 1.11, or of OpenShift, such as 4.21, whose feature gates are meant (default "+featuregates.Latest+", or what the cluster runs)")
 	cmd.Flags().StringVar(&f.settings, "feature-gates", "", "`gates` of OLM v1 that are set differently, as NAME=true,NAME=false")
 	completeFlag(cmd, "olm-version", oneOf(featuregates.Versions()...))
 }
 
-// given reports whether any of them is set.
+// given reports whether any of the flags is set.
 func (f *v1Flags) given() bool { return *f != v1Flags{} }
 
-// gates returns the feature gates that are on. The gates of a cluster, which may be nil, count unless a version is named.
+// gates returns the feature gates that are on: the gates of --olm-version, or of a cluster, or else of the latest version, each changed by
+// --feature-gates. ofCluster may be nil.
 func (f *v1Flags) gates(ofCluster featuregates.Set) (set featuregates.Set, err error) {
 	switch {
 	case f.version != "":
@@ -64,7 +65,7 @@ func (f *v1Flags) gates(ofCluster featuregates.Set) (set featuregates.Set, err e
 	return set, nil
 }
 
-// v1Check says whether to check for OLM v1, too.
+// v1Check holds the flags that say whether to check for OLM v1, too, and how.
 type v1Check struct {
 	v1Flags
 	target string
@@ -93,7 +94,7 @@ func (f *v1Check) check() error {
 	return err
 }
 
-// checker returns what checks catalogs for OLM v1, or nil if nobody asks for it, and a function that closes it.
+// checker returns a checker of catalogs for OLM v1, or nil without --for, and a function that closes the checker.
 func (f *v1Check) checker(cmd *cobra.Command) (c *olmv1.Checker, done func(), err error) {
 	if f.target == "" {
 		return nil, func() {}, nil
@@ -106,7 +107,7 @@ func (f *v1Check) checker(cmd *cobra.Command) (c *olmv1.Checker, done func(), er
 	return &olmv1.Checker{Gates: set, Read: reader.Read}, done, nil
 }
 
-// bundleReader reads what OLM v1 reads of bundles. It reads each only once.
+// bundleReader reads the parts of bundles that OLM v1 reads. It reads each bundle only once.
 type bundleReader struct {
 	images bool
 	from   oci.Source
@@ -122,7 +123,7 @@ func (f *v1Flags) reader(cmd *cobra.Command) (r *bundleReader, done func()) {
 	}
 	r.from = oci.Registries(cmd.Context())
 	dir, err := cache.Dir()
-	if err != nil { // without such a folder, bundles are pulled each time
+	if err != nil { // without a cache folder, bundles are pulled each time
 		return r, func() {}
 	}
 	r.kept = cache.New(dir, cache.Limit)
@@ -133,7 +134,7 @@ func (f *v1Flags) reader(cmd *cobra.Command) (r *bundleReader, done func()) {
 	}
 }
 
-// Read returns the manifests of a bundle from the catalog or, if that does not carry them, from its image.
+// Read returns the manifests of a bundle from the catalog or, if the catalog lacks them and images may be pulled, from the bundle's image.
 func (r *bundleReader) Read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, error) {
 	if found, has := r.read[b]; has {
 		return found, nil
@@ -171,7 +172,7 @@ func (r *bundleReader) pull(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle
 	return found.As(b), nil
 }
 
-// bundleOf returns what OLM v1 reads of a bundle.
+// bundleOf returns the parts of a bundle that OLM v1 reads.
 func bundleOf(contents *registryv1.Contents) (*refusal.Bundle, error) {
 	var objects []*unstructured.Unstructured
 	for _, o := range contents.Objects {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// addOutputFlag gives a command, which has its RunE, the flag -o, for one of several formats. Where there is JSON, there is YAML, too.
-// Another format is a fault of the command line.
+// addOutputFlag adds the flag -o, for one of several formats, to a command whose Args and RunE are set. If json is a format, it adds yaml.
+// Any other format is a fault of the command line.
 func addOutputFlag(cmd *cobra.Command, into *string, value string, formats []string) {
 	if i := slices.Index(formats, "json"); i >= 0 && !slices.Contains(formats, inYAML) {
 		formats = slices.Insert(slices.Clone(formats), i+1, inYAML)
@@ -33,7 +33,7 @@ func addOutputFlag(cmd *cobra.Command, into *string, value string, formats []str
 	}
 }
 
-// addOutputDir adds the flag --output-dir. Its name was --output, which is a format elsewhere, and that goes on to work.
+// addOutputDir adds the flag --output-dir. Its earlier name, --output, still works, but is hidden, because it means a format elsewhere.
 func addOutputDir(cmd *cobra.Command, into *string, usage string) {
 	for _, name := range []string{"output-dir", "output"} {
 		cmd.Flags().StringVar(into, name, "", usage)
@@ -45,7 +45,7 @@ func addOutputDir(cmd *cobra.Command, into *string, usage string) {
 
 const inYAML = "yaml"
 
-// asYAML returns a command that writes the JSON of another one as YAML, if that is the format.
+// asYAML wraps the function of a command: if the format is yaml, the command's JSON is written as YAML.
 func asYAML(run func(*cobra.Command, []string) error, format *string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if *format != inYAML {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// hushed is the standard error of a command with --quiet. Nothing is written to it but what went wrong.
+// hushed is the standard error of a command with --quiet. It discards messages, and errors holds the writer for errors.
 type hushed struct {
 	io.Writer
 	errors io.Writer
@@ -24,7 +24,7 @@ func hush(cmd *cobra.Command) {
 	}
 }
 
-// unhush has the errors of a command written, whatever its flags are.
+// unhush makes a command write to standard error again, even with --quiet, because an error is printed next.
 func unhush(root *cobra.Command) {
 	if quiet, is := root.ErrOrStderr().(hushed); is {
 		root.SetErr(quiet.errors)

@@ -25,7 +25,7 @@ type reason struct {
 func (r *reason) Error() string { return r.sentence }
 func (r *reason) Unwrap() error { return r.err }
 
-// troubles are the possible faults of a connection, with the end of the sentence after the cluster's address.
+// troubles are the faults of a connection that can be explained. says is the part of the sentence after the cluster's address.
 var troubles = []struct {
 	is   func(error) bool
 	says string
@@ -47,7 +47,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timed) && timed.Timeout() && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// connection gives a reason for requests to a cluster that nobody answers.
+// connection adds a reason to the errors of requests that cannot reach the cluster.
 type connection struct{ http.RoundTripper }
 
 func (c *connection) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -63,7 +63,7 @@ func (c *connection) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// explain returns the reason for an error, or the error if no reason is known, or if there are several.
+// explain returns the reason for an error. If no reason is known, or if there are several errors, it returns the error itself.
 func explain(err error) error {
 	if len(faults.Lines(err)) > 1 {
 		return err
@@ -77,7 +77,7 @@ func explain(err error) error {
 	return err
 }
 
-// printCauses prints each error behind another one that its text does not have.
+// printCauses prints each wrapped error whose text is not yet part of the printed text.
 func printCauses(cmd *cobra.Command, err error) {
 	said := err.Error()
 	for cause := errors.Unwrap(err); cause != nil; cause = errors.Unwrap(cause) {

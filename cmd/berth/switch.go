@@ -29,12 +29,12 @@ interruption. "status" shows how far it is. "rollback" undoes it, as long as OLM
 	return cmd
 }
 
-// existing returns a request for the switch of a package that has been started.
+// existing returns a request for a package's switch that was started earlier.
 func (f *journalFlags) existing(pkg string) subscription.Request {
 	return subscription.Request{Package: pkg, Namespace: f.namespace}
 }
 
-// switchFlags describe a switch that may not have been started.
+// switchFlags hold the flags that describe a switch, which need not have been started.
 type switchFlags struct {
 	journalFlags
 	request subscription.Request
@@ -49,7 +49,7 @@ func (f *switchFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.request.CreateDriver, "create-driver", false, "create the driver's ClusterCSIDriver once the operator runs, so that it adopts the driver")
 }
 
-// complete takes the arguments into the request.
+// complete adds the package, the namespace and the CatalogSource to the request.
 func (f *switchFlags) complete(pkg string) {
 	f.request.Package, f.request.Namespace = pkg, f.namespace
 	f.request.SourceNamespace, f.request.Source = "", f.to
@@ -58,7 +58,7 @@ func (f *switchFlags) complete(pkg string) {
 	}
 }
 
-// checkArgs fails unless there is a package, and a catalog to switch it to.
+// checkArgs fails unless the command line names a package, and the catalog to switch it to.
 func (f *switchFlags) checkArgs(_ *cobra.Command, args []string) error {
 	if f.to == "" && len(args) > 0 {
 		return errors.New("--to is missing: want the name of the CatalogSource to switch to")

@@ -15,10 +15,9 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// show has the commands write to the standard streams. Messages, on standard error, are a line each, and all that
-// they are put together from is text. Reports, on standard output, escape what comes from outside by their formats,
-// and data, such as what "berth catalog render" writes, goes to files and programs byte by byte; a terminal gets
-// nothing but visible characters of either.
+// show makes the commands write to the standard streams. Each message on standard error is one line, whatever text it quotes. On standard
+// output, reports escape foreign text as their formats require, and data, such as the output of "berth catalog render", reaches files and
+// programs unchanged. If standard output is a terminal, it gets only visible characters of either.
 func show(root *cobra.Command) {
 	root.SetErr(stream{escape.Messages(os.Stderr), os.Stderr})
 	root.SetOut(os.Stdout)
@@ -27,7 +26,7 @@ func show(root *cobra.Command) {
 	}
 }
 
-// stream is a writer to a file, by way of another writer.
+// stream writes to a file through another writer.
 type stream struct {
 	io.Writer
 	file *os.File
@@ -69,18 +68,18 @@ func palette(w io.Writer) findings.Palette {
 	return findings.Plain
 }
 
-// Work that takes longer than this is worth a word.
+// progressDelay is the time after which progress is shown, and then the time between updates.
 const progressDelay = time.Second
 
-// startProgress shows on a terminal that the command is still working, and for how long, once it has taken a second. It
-// returns the function that ends that and clears the line. Where w is not a terminal it says nothing.
+// startProgress shows on a terminal that the command is still working, and for how long, if that takes more than a second. The returned
+// function ends this and clears the line. If w is not a terminal, startProgress shows nothing.
 func startProgress(w io.Writer, what string) (stop func()) {
 	return startLive(w, func(taken time.Duration) string {
 		return fmt.Sprintf("%s … %ds", cut(escape.Line(what), columnsOf(w)), int(taken.Seconds()))
 	})
 }
 
-// startLive is like startProgress, for a line that says more than that.
+// startLive is like startProgress, but the text of the line comes from say.
 func startLive(w io.Writer, say func(taken time.Duration) string) (stop func()) {
 	if !isTerminal(w) {
 		return func() {}
@@ -97,7 +96,7 @@ func startLive(w io.Writer, say func(taken time.Duration) string) (stop func()) 
 	})
 }
 
-// cut shortens a text so that it fits into a line of the terminal with the time: a wrapped line could not be cleared.
+// cut shortens a text so that it and the time fit into one line of the terminal: a wrapped line could not be cleared.
 func cut(what string, columns int) string {
 	const time = len("… 9999s") // of which the ellipsis is three bytes, and one column
 	if said := []rune(what); columns > time && len(said) > columns-time {
@@ -106,7 +105,7 @@ func cut(what string, columns int) string {
 	return what
 }
 
-// showProgress says each second how far work is that has begun, until it has ended.
+// showProgress prints the text from say every second, until the work has ended. begin is when the work began.
 func showProgress(w io.Writer, say func(taken time.Duration) string, begin time.Time, ended <-chan struct{}) {
 	tick := time.NewTicker(progressDelay)
 	defer tick.Stop()
@@ -136,7 +135,7 @@ func printError(cmd *cobra.Command, fault error) {
 	}
 }
 
-// notValid is the error for a catalog that cannot be worked with, for all that is wrong with it.
+// notValid returns the error for a catalog that cannot be used, with all its faults.
 func notValid(dir string, found error) error {
 	return &faults.Listed{Head: fmt.Sprintf("%s is not a valid catalog:", dir), Faults: found}
 }

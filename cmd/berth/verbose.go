@@ -11,13 +11,13 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/logging"
 )
 
-// Levels of --verbose. All but the first are klog's: client-go logs requests by them, as it does for kubectl.
+// Levels of --verbose. All but causesLevel are klog's levels, at which client-go logs requests, as it does for kubectl.
 const (
 	causesLevel = 1
 	maxLevel    = 10
 )
 
-// level is the value of --verbose: a number, or true for causesLevel, which it means without a value.
+// level is the value of --verbose: a number. true, like the flag without a value, means causesLevel.
 type level int
 
 func (l *level) String() string { return strconv.Itoa(int(*l)) }
@@ -39,7 +39,7 @@ func (l *level) Set(text string) error {
 	return nil
 }
 
-// addVerbose adds the flag for what messages leave out, by kubectl's levels. --v is kubectl's name for it.
+// addVerbose adds the flag --verbose, with kubectl's levels, for details that messages leave out. --v is kubectl's name for the flag.
 func addVerbose(root *cobra.Command) {
 	var l level
 	flags := root.PersistentFlags()
@@ -52,10 +52,10 @@ func addVerbose(root *cobra.Command) {
 	}
 }
 
-// levelOf matches kubectl's ways to write a level: in the argument of the flag, or in the next one.
+// levelOf matches kubectl's two ways to write a level: -v6, and -v with the level as the next argument.
 var levelOf = regexp.MustCompile(`^(-v|--v)([0-9]+)?$`)
 
-// withLevels joins each -v with its level, as in -v=6: alone, -v has a meaning of its own, so the parser would take the level for an
+// withLevels joins each -v with its level, as in -v=6. -v is also valid without a level, so the parser would take a separate level for an
 // argument of the command.
 func withLevels(args []string) (joined []string) {
 	for i := 0; i < len(args); i++ {
@@ -90,7 +90,7 @@ func verbosity(cmd *cobra.Command) level {
 	return *l
 }
 
-// logRequests has client-go log what --verbose asks for, and never what requests contain.
+// logRequests makes client-go log requests at the level of --verbose, but never their bodies.
 func logRequests(cmd *cobra.Command) {
 	logging.LeaveOutBodies()
 	l := verbosity(cmd)

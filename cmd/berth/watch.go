@@ -10,20 +10,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// watchEvery is how long a command with --watch lets a cluster rest before it looks again.
+// watchEvery is the time between two looks at the cluster of a command with --watch.
 const watchEvery = 5 * time.Second
 
-// watchFlag is the flag --watch of commands that show what somebody may wait for.
+// watchFlag is the flag --watch, for commands that show something that may still change.
 type watchFlag struct{ on bool }
 
-// add adds the flag. until says when there is nothing more to wait for.
+// add adds the flag. until says in its help when watching ends.
 func (f *watchFlag) add(cmd *cobra.Command, until string) {
 	cmd.Flags().BoolVarP(&f.on, "watch", "w", false, "show it again whenever it has changed, until "+until)
 }
 
-// run shows once what look writes or, with --watch, whenever that has changed, until look says that nothing is awaited.
-// It returns the result of the last look. A cluster that cannot be asked while it is watched is asked again: its API
-// servers may be restarting.
+// run shows once what look writes or, with --watch, shows it again whenever it has changed, until look returns that nothing is awaited. It
+// returns the error of the last look. If look fails after the first report, run tries again: the API servers may be restarting.
 func (f *watchFlag) run(cmd *cobra.Command, look func(io.Writer) (awaited bool, err error)) error {
 	var shown []byte
 	for {
@@ -52,7 +51,7 @@ func (f *watchFlag) run(cmd *cobra.Command, look func(io.Writer) (awaited bool, 
 	}
 }
 
-// showAgain writes a report, after an empty line if there was one before and it is for people.
+// showAgain writes a report. If it is not the first one and is not JSON, an empty line comes before it.
 func showAgain(w io.Writer, before, report []byte) error {
 	if before != nil && !bytes.HasPrefix(report, []byte("{")) {
 		if _, err := fmt.Fprintln(w); err != nil {

@@ -58,7 +58,7 @@ var Driver = drivers.Driver{
 	},
 }
 
-// without says why a cluster on Azure Stack does not get the driver: there are no shares. A cluster that has the driver
+// without returns why a cluster on Azure Stack does not get the driver: an Azure Stack has no file shares. A cluster that has the driver
 // keeps it.
 func without(platform drivers.Platform) string {
 	if platform.Installed || !drivers.IsAzureStack(platform.Infrastructure) {

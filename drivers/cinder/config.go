@@ -14,17 +14,17 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// The ConfigMap with which an administrator configures the driver, and its key for the configuration. For missing
-// settings, the driver uses the configuration of the cloud, like the cloud provider.
+// The ConfigMap with which an administrator configures the driver, and its key for the configuration. If a key is missing, the driver
+// uses the configuration of the cloud, which is also the cloud provider's.
 const (
 	configName = "cinder-csi-config"
 	configKey  = "config"
 )
 
-// TopologyKey is the key that says, in either ConfigMap and in the driver's own, whether volumes belong to zones.
+// TopologyKey is the key that says whether volumes belong to zones: in the administrator's ConfigMap, the cloud's and the driver's own.
 const TopologyKey = "enable_topology"
 
-// Files in the driver's own ConfigMap. The driver reads optionsFile everywhere, and loginFile in the controller.
+// Files in the driver's own ConfigMap. The driver reads optionsFile in all its pods, and loginFile only in the controller's.
 const (
 	optionsFile = "cloud.conf"
 	loginFile   = "login.conf"
@@ -81,7 +81,7 @@ func take(cloud, source map[string]string, cloudKey, sourceKey string) (value, f
 		drivers.CloudConfigNamespace, drivers.CloudConfigName, cloudKey, drivers.DriverConfigNamespace)
 }
 
-// Login returns how the driver's pods log in, besides their credentials, and the certificate authorities of the cloud.
+// Login returns the login options of the driver's pods, except for credentials, and the certificate authorities of the cloud.
 func Login(cloud, source map[string]string) (login map[string]string, authorities string, err error) {
 	text, from := take(cloud, source, drivers.CloudConfigKey, configKey)
 	o, err := parse(text)
@@ -98,8 +98,8 @@ func zonesUnsaid(cloud, source map[string]string) bool {
 	return value == ""
 }
 
-// options are the parts of a configuration that the driver reads. It takes credentials only from clouds.yaml, and
-// ignores the other options, which are for the cloud provider.
+// options are the parts of a configuration that the driver reads. The driver takes credentials only from clouds.yaml, and ignores the
+// other options, which are for the cloud provider.
 type options struct {
 	Global map[string]*struct {
 		Region       string
@@ -183,7 +183,7 @@ func format(section string, options map[string]string) string {
 	return text.String()
 }
 
-// topology returns a setting that enables zones with an argument if the driver's configuration says so.
+// topology returns the Apply function of a Setting that adds an argument with the value true or false: whether volumes belong to zones.
 func topology(argument string) func(drivers.Cluster, *corev1.Container) []string {
 	return func(cluster drivers.Cluster, container *corev1.Container) []string {
 		enabled := cluster.CloudConfig[TopologyKey] == "true"

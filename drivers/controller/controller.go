@@ -20,9 +20,9 @@ import (
 
 // Own is a driver's code besides its definition. A process has one, for its driver.
 type Own struct {
-	// New returns the driver's own controllers, of one cycle of the operator; nil if it has none.
+	// New returns the driver's own controllers, for one cycle of the operator; nil if the driver has none.
 	New func(Dependencies) []factory.Controller
-	// Register registers their metrics, once for a process; nil if they have none.
+	// Register registers the controllers' metrics, once for a process; nil if they have none.
 	Register func(mustRegister func(...metrics.Registerable))
 	// Withdraw removes the series of the metrics when the ClusterCSIDriver is gone; nil if there are no metrics.
 	Withdraw func()
@@ -38,12 +38,12 @@ type Own struct {
 	Find func(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (found map[string]string, err error)
 }
 
-// Dependencies are the controllers' dependencies, from the operator.
+// Dependencies holds everything that the operator gives to the controllers.
 type Dependencies struct {
 	Driver    drivers.Driver
 	Namespace string // the driver's
-	// Cloud returns the cluster's information about its cloud, with the content of a Secret in the driver's namespace
-	// as credentials, or nil while there is no such Secret. Triggers are informers of the objects that it reads.
+	// Cloud returns the cluster's information about its cloud. Its Credentials are the content of a Secret in the driver's namespace, or
+	// nil while there is no such Secret. Triggers returns informers of the objects that Cloud reads.
 	Cloud    func(secret string) (drivers.Cloud, error)
 	Triggers func(secret string) []factory.Informer
 	// Fill returns a Secret among the driver's assets for a controller to fill. The driver's pods start when it is filled.

@@ -118,16 +118,17 @@ func encryptionKey(cluster drivers.Cluster) map[string]string {
 // cloudCAFile is where the controller's asset mounts the CA bundle of the cloud.
 const cloudCAFile = "/var/run/cloud-ca/" + drivers.CABundleKey
 
-// region tells the driver its region. Otherwise, the driver would ask the instance metadata service, which by default
-// answers no pod on the pod network, and exit. The AWS SDK calls STS when the driver assumes a role. All other calls of
-// the driver are to EC2.
+// region tells the driver its region. Otherwise, the driver would ask the instance metadata service, which by default answers no pod on
+// the pod network, and the driver would exit. The AWS SDK calls STS when the driver assumes a role. All other calls of the driver are to
+// EC2.
 var region = drivers.AWSRegion{
 	Endpoints: map[string]string{"ec2": "AWS_EC2_ENDPOINT", "sts": "AWS_ENDPOINT_URL_STS"},
 	CAFile:    cloudCAFile,
 }
 
-// ignoreEndpoints makes the AWS SDK ignore the endpoint of STS in a credentials file: whoever may write the Secret could have the pod's
-// tokens sent there. If region has set an endpoint, that has precedence over the file, and would be ignored, too.
+// ignoreEndpoints makes the AWS SDK ignore the endpoint of STS in a credentials file: otherwise, whoever may write the Secret could make
+// the driver send the pod's tokens to any server. An endpoint of STS that region has set takes precedence over the file, but the variable
+// would make the SDK ignore that endpoint, too.
 func ignoreEndpoints(_ drivers.Cluster, container *corev1.Container) (leftOut []string) {
 	isSTS := func(e corev1.EnvVar) bool { return e.Name == region.Endpoints["sts"] }
 	if !slices.ContainsFunc(container.Env, isSTS) {
@@ -151,11 +152,11 @@ func tagVolumes(cluster drivers.Cluster, container *corev1.Container) (leftOut [
 	return leftOut
 }
 
-// reservedKeys are prefixes of the tags that the driver sets itself. It exits if a given tag has one of them.
+// reservedKeys are prefixes of the keys that AWS and the driver reserve. The driver exits if it is given a tag whose key has such a
+// prefix.
 var reservedKeys = []string{"aws:", "kubernetes.io", "ebs.csi.aws.com", "CSIVolumeName", "CSIVolumeSnapshotName"}
 
-// untaggable says why a volume cannot have a tag, or "" if it can. The driver does not start if it cannot parse its
-// list of tags.
+// untaggable returns why a volume cannot have a tag, or "" if it can. The driver does not start if it cannot parse its list of tags.
 func untaggable(tag configv1.AWSResourceTag) string {
 	for _, reserved := range reservedKeys {
 		if strings.HasPrefix(tag.Key, reserved) {

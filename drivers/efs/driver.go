@@ -88,7 +88,7 @@ var Driver = drivers.Driver{
 			// Events in the namespaces of SharedVolumes, and about grants and the policy.
 			{For: sharing, Group: "events.k8s.io", Resources: []string{"events"}, Verbs: []string{"create"}},
 
-			// A grant has the name of its namespace, which can be any.
+			// A grant has the name of its namespace, which can be any name.
 			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants/status"}, Verbs: []string{"patch"}},
 			{For: granting, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
@@ -128,12 +128,12 @@ var Driver = drivers.Driver{
 	History: drivers.History{
 		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
 		Finalizers: []string{
-			// The operator in the package aws-efs-csi-driver-operator adds it.
+			// The operator in the package aws-efs-csi-driver-operator adds them.
 			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverControllerServiceController",
 			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverNodeServiceController",
 			"aws-efs-csi-driver-operator.operator.openshift.io/CSIStaticResourceController",
 		},
-		// The same operator's driver has a DaemonSet and a Deployment with other names.
+		// The driver of that operator has a DaemonSet and a Deployment with other names.
 		Traces: []drivers.Trace{
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-controller-privileged-binding", Accounts: []string{"aws-efs-csi-driver-controller-sa"}, Foreign: true},
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-node-privileged-binding", Accounts: []string{"aws-efs-csi-driver-node-sa"}, Foreign: true},

@@ -7,8 +7,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// sharedDirectory describes the risk if the access points of a StorageClass share a directory: with an access point,
-// the driver deletes its directory and everything in it.
+// sharedDirectory returns the risk of a StorageClass whose access points share a directory: when the driver deletes an access point, it
+// also deletes the directory and everything in it.
 func sharedDirectory(class *storagev1.StorageClass) string {
 	pattern, has := class.Parameters["subPathPattern"]
 	deletes := class.ReclaimPolicy == nil || *class.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete

@@ -50,7 +50,7 @@ func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (left
 	return leftOut
 }
 
-// OwnerTag is the tag by which the installer finds the cluster's resources when it destroys the cluster.
+// OwnerTag returns the tag by which the installer finds the cluster's resources when it destroys the cluster.
 func OwnerTag(infrastructure *configv1.Infrastructure) configv1.AWSResourceTag {
 	return configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + infrastructure.Status.InfrastructureName, Value: "owned"}
 }
@@ -71,8 +71,8 @@ func ClusterTags(infrastructure *configv1.Infrastructure, problem func(configv1.
 	})
 }
 
-// untaggable says why an access point cannot have a tag, or "" if it can. One bad tag would affect the others: AWS then
-// refuses to create the access point.
+// untaggable returns why an access point cannot have a tag, or "" if it can. One bad tag would affect the others: AWS then refuses to
+// create the access point.
 func untaggable(tag configv1.AWSResourceTag) string {
 	switch {
 	case strings.HasPrefix(strings.ToLower(tag.Key), "aws:"):
@@ -89,13 +89,13 @@ func untaggable(tag configv1.AWSResourceTag) string {
 	return ""
 }
 
-// unsayable says why a version of the driver cannot set a tag, or "" if it can.
+// unsayable returns why a version of the driver cannot set a tag, or "" if it can.
 func unsayable(tag configv1.AWSResourceTag, version string) string {
 	parsed, err := semver.ParseTolerant(version)
 	escapes := err == nil && parsed.GE(escapesFrom)
 	for _, r := range tag.Key + tag.Value {
 		switch {
-		case r > unicode.MaxASCII: // it miscounts escaped characters after any multi-byte character
+		case r > unicode.MaxASCII: // the driver miscounts escaped characters after any multi-byte character
 			return fmt.Sprintf("the driver cannot be given the character %q", r)
 		case !escapes && (r == ' ' || r == ':'):
 			return fmt.Sprintf("version %s of the driver cannot be given the character %q in a tag, but version %s can. "+
@@ -110,9 +110,9 @@ var (
 	escapeSpaces = strings.NewReplacer(`\`, `\\`, " ", `\ `)
 )
 
-// tagWord returns a tag in the syntax of the driver: it splits its list at spaces and unescapes each word, then splits
-// the word at the colon and unescapes again. No tag contains a backslash. If a word needs no escapes, versions without
-// escapes read it in the same way.
+// tagWord returns a tag in the syntax of the driver. The driver splits its list at spaces and unescapes each word, then splits the word
+// at the colon and unescapes again. No tag contains a backslash. If a word needs no escapes, versions without escapes read it in the same
+// way.
 func tagWord(tag configv1.AWSResourceTag) string {
 	return escapeSpaces.Replace(escapeColons.Replace(tag.Key) + ":" + escapeColons.Replace(tag.Value))
 }

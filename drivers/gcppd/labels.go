@@ -47,7 +47,7 @@ func platformOf(cluster drivers.Cluster) configv1.GCPPlatformStatus {
 	return *platform.GCP
 }
 
-// labels returns the labels that the cluster wants, sorted. The driver takes any that the API accepts.
+// labels returns the labels that the cluster wants, sorted. The driver accepts all labels that the API accepts.
 func labels(platform configv1.GCPPlatformStatus) []string {
 	var words []string
 	for _, label := range platform.ResourceLabels {

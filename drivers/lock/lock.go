@@ -19,9 +19,9 @@ import (
 // The rest allows for different clocks.
 const TokenExpiry = 2 * time.Minute
 
-// Ended reports whether a pod can no longer be an active operator, so that it holds no lock. The containers of a pod
-// in a terminal phase have ended, and none of them is restarted, but nobody needs to delete the pod. The kubelet of a
-// node that is not reachable ends no containers, but these cannot write to the cluster once the pod's token is rejected.
+// Ended reports whether a pod can no longer be an active operator, so that it holds no lock. The containers of a pod in a terminal phase
+// have ended, and none of them is restarted, even if nobody deletes the pod. On an unreachable node, the kubelet does not end the
+// containers of a deleted pod, but they cannot write to the cluster once the pod's token is rejected.
 func Ended(pod *corev1.Pod, now time.Time) bool {
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed:

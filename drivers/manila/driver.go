@@ -92,7 +92,7 @@ var Driver = drivers.Driver{
 		MinSize: "1Gi", MaxSize: "16Ti",
 	},
 	History: drivers.History{
-		// OpenShift 4.5's operator used it, with the same names of the Deployment and the DaemonSets.
+		// The trace of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names as ours.
 		Traces:              []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints, Accounts: oldAccounts}},
 		CSIDriverAnnotation: lastApplied,
 		Predecessors: []drivers.Predecessor{
@@ -144,10 +144,10 @@ func mountCA(cluster drivers.Cluster, container *corev1.Container) (leftOut []st
 // oldAccounts are the service accounts of OpenShift 4.5's driver. Its ClusterRoles and ClusterRoleBindings have the same names.
 var oldAccounts = []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}
 
-// oldConstraints are the SecurityContextConstraints of their pods.
+// oldConstraints are the SecurityContextConstraints of the pods with these accounts.
 const oldConstraints = "csi-driver-manila-operator"
 
-// leftovers are the objects that OpenShift 4.5's operator created and this definition does not have.
+// leftovers returns the objects that OpenShift 4.5's operator created and this definition does not have.
 func leftovers() []drivers.Leftover {
 	rbac := rbacv1.SchemeGroupVersion
 	found := []drivers.Leftover{

@@ -71,8 +71,8 @@ func authorities(cloud drivers.Cloud, secret string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// withoutPaths returns clouds.yaml without the paths of certificates and keys, which are valid only in the driver's pods: whoever may write
-// the Secret could have the operator read files of its own pod, also endless ones.
+// withoutPaths returns clouds.yaml without the paths of certificates and keys, which are valid only in the driver's pods: whoever may
+// write the Secret could make the operator read files of its own pod, even endless ones.
 func withoutPaths(file []byte, secret string) ([]byte, error) {
 	if len(bytes.TrimSpace(file)) == 0 {
 		return nil, fmt.Errorf("the Secret %s has no key %s", secret, CloudsKey)

@@ -39,7 +39,7 @@ func (p Permission) widened() []Permission {
 	return []Permission{p, everywhere, anyName, both}
 }
 
-// minimal returns the set without permissions that others in it include.
+// minimal returns the set without the permissions that other permissions in the set include.
 func (s Set) minimal() Set {
 	rest := maps.Clone(s)
 	maps.DeleteFunc(rest, func(p Permission, _ bool) bool {
@@ -48,8 +48,8 @@ func (s Set) minimal() Set {
 	return rest
 }
 
-// rules returns a short list of rules that allow exactly the set's permissions in the operator's own namespace, or the
-// others, in a stable order.
+// rules returns a short list of rules, in a stable order, that allow exactly a part of the set: the permissions in the operator's own
+// namespace if own is true, and otherwise the permissions in the cluster.
 func (s Set) rules(own bool) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, p := range slices.SortedFunc(maps.Keys(s), Permission.compare) {
@@ -73,7 +73,7 @@ func (p Permission) compare(q Permission) int {
 		cmp.Compare(verbRank(p.Verb), verbRank(q.Verb)), cmp.Compare(p.Verb, q.Verb))
 }
 
-// verbRank sorts verbs in the customary order.
+// verbRank returns the position of a verb in the customary order.
 func verbRank(verb string) int {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	if i := slices.Index(verbs, verb); i >= 0 {
@@ -82,8 +82,8 @@ func verbRank(verb string) int {
 	return len(verbs)
 }
 
-// merge joins rules that differ in one list only. It never joins a rule without names, which allows any, with a rule
-// with names: in a minimal set they have no verb in common.
+// merge joins rules that differ in one list only. It never joins a rule without names, which allows any name, with a rule with names: in
+// a minimal set they have no verb in common.
 func merge(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) []rbacv1.PolicyRule {
 	var merged []rbacv1.PolicyRule
 	for _, rule := range rules {

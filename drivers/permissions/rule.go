@@ -29,7 +29,7 @@ type Rule struct {
 	Verbs     []string
 	// Delegated says that the operator does not use the rule itself, but must have it to grant it to others.
 	Delegated bool
-	// Unexercised gives, by verb, the reason why no end-to-end run can use it, or need not.
+	// Unexercised gives, by verb, the reason why end-to-end runs cannot or need not use it.
 	Unexercised map[string]string
 	// Incidental says that a run may use an Unexercised permission by chance, depending on timing.
 	Incidental bool
@@ -45,14 +45,14 @@ const (
 	Permanent Operators = "permanent"
 )
 
-// ListWatch are the verbs of informers. ListFallback is the reason why no run uses one of them: an informer lists
-// only if the API server is too old to begin a watch with the existing objects.
+// ListWatch are the verbs of informers. ListFallback is the reason why no run uses list: an informer lists only if the API server is too
+// old to begin a watch with the existing objects.
 var (
 	ListWatch    = []string{"list", "watch"}
 	ListFallback = map[string]string{"list": "needed only if the API server is too old to begin a watch with the existing objects"}
 )
 
-// RulesOf returns the rules that apply to some operators.
+// RulesOf returns the rules that apply to the given operators.
 func RulesOf(rules []Rule, operators Operators) []Rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return r.Only != "" && r.Only != operators })
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// Observe reads the state of the cluster that shows where a driver is. custom is the metadata of the driver's
-// ClusterCSIDriver, nil if there is none. It reads single objects by name and lists nothing.
+// Observe reads the state of the cluster that shows where a driver is. custom is the metadata of the driver's ClusterCSIDriver, nil if
+// there is none. Observe reads single objects by name and lists nothing.
 func Observe(ctx context.Context, c client.Reader, driver drivers.Driver, operator string, custom *metav1.ObjectMeta) (Observed, error) {
 	o := Observed{Operator: operator, Driver: readClusterCSIDriver(custom), Namespaces: map[string]Namespace{}}
 	traces, err := driver.Traces()
@@ -77,7 +77,7 @@ func references(ctx context.Context, c client.Reader, trace drivers.Trace) ([]Re
 	return seen, nil
 }
 
-// ReadNamespace reads a namespace. It returns nil if there is none with that name, as with an invalid one.
+// ReadNamespace reads a namespace. It returns nil if no namespace has that name, or if the name is invalid.
 func ReadNamespace(ctx context.Context, c client.Reader, name string) (*Namespace, error) {
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, nil
@@ -105,8 +105,8 @@ func readClusterCSIDriver(custom *metav1.ObjectMeta) *ClusterCSIDriver {
 	}
 }
 
-// namedAt returns when the annotation was last written. The API server records the last write of each field manager.
-// Without a record of the annotation, namedAt returns the object's creation.
+// namedAt returns when the annotation was last written. The API server records the last write of each field manager. If there is no such
+// record, namedAt returns when the object was created.
 func namedAt(custom *metav1.ObjectMeta) time.Time {
 	at := custom.CreationTimestamp.Time
 	for _, entry := range custom.ManagedFields {

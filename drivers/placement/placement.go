@@ -6,23 +6,20 @@
 //
 // # How it decides
 //
-// Any user can create namespaces, and any objects in them, so neither shows where a driver is. drivers/placement reads
-// cluster-scoped objects alone: the annotations of the ClusterCSIDriver, and the service accounts that the driver's
-// SecurityContextConstraints and ClusterRoleBindings name (drivers.Trace). Decide is a pure function of these. It
-// returns the driver's namespace and its UID, or the reason why the namespace is unknown and what an administrator can
-// do about it. If the recorded namespace is gone, the record is ignored, because the driver was deleted with the
-// namespace; its permissions are revoked first. A trace that is older than the namespace of that name means an earlier
-// namespace. Traces of another operator's driver, which has other names and cannot be adopted, are also such a reason:
-// the operator then writes only conditions.
+// drivers/placement reads only cluster-scoped objects: the annotations of the ClusterCSIDriver, and the service accounts that the
+// driver's SecurityContextConstraints and ClusterRoleBindings name (drivers.Trace). Decide is a pure function of these. It returns the
+// driver's namespace and its UID, or the reason why the namespace is unknown and what an administrator can do about it. If the recorded
+// namespace is gone, the record is ignored, because the driver was deleted with the namespace; its permissions are revoked first. A trace
+// that is older than the namespace that it names means an earlier namespace of that name. Traces of another operator's driver, which has
+// other names and cannot be adopted, are also a reason to return no namespace: the operator then writes only conditions.
 //
-// A cluster-scoped object also shows whether the cluster storage operator owns the driver (Trace.Owner). If so, an
-// operator that OLM runs changes nothing, and reports that in its OperatorCondition (operator/owner.go). It does not
-// write to the ClusterCSIDriver: its conditions would reach the ClusterOperator storage, and stay there when it is
-// removed.
+// A cluster-scoped object also shows whether the cluster storage operator owns the driver (Trace.Owner). If so, an operator that OLM runs
+// changes nothing, and reports that in its OperatorCondition (operator/owner.go). It does not write to the ClusterCSIDriver: the
+// conditions would reach the ClusterOperator storage, and stay there when this operator is removed.
 //
-// operator/drivernamespace/guard.go is in front of all writes to the cluster except those to the ClusterCSIDriver. It
-// lets them through only while the namespace has the expected UID. Otherwise the cycle ends, and the operator deletes
-// the objects that give that namespace permissions or credentials.
+// operator/drivernamespace/guard.go checks all writes to the cluster except writes to the ClusterCSIDriver. It permits them only while
+// the namespace has the expected UID. Otherwise the cycle ends, and the operator deletes the objects that give that namespace permissions
+// or credentials.
 //
 // The operator creates every object by server-side apply, including the Deployments and DaemonSets that library-go
 // creates (operator/transport/createbyname.go). The URL of such a request has the object's name, so the operator needs
@@ -61,7 +58,7 @@ type Observed struct {
 	Operator string
 	// Driver is the driver's ClusterCSIDriver, nil if there is none.
 	Driver *ClusterCSIDriver
-	// Namespaces are all mentioned namespaces that exist, by name.
+	// Namespaces holds, by name, the namespaces that the driver may be in, if they exist.
 	Namespaces map[string]Namespace
 	// References are the namespaces that traces name.
 	References []Reference
@@ -105,19 +102,19 @@ type Decision struct {
 	UID       types.UID
 	// Create says that the namespace does not exist and must be created.
 	Create bool
-	// Left is the recorded namespace if it was deleted or replaced, and the decision ignores the record. Everything in
-	// it was deleted with it. Permissions for accounts in a namespace of that name would go to somebody else, unless
-	// the decision is for that namespace.
+	// Left is the recorded namespace if it was deleted or replaced, and the decision ignores the record. Everything in it was deleted
+	// with it. Permissions for accounts in a new namespace of that name would go to somebody else, unless the decision is for the new
+	// namespace.
 	Left string
 	// Refusal says why nothing may be written. It is nil if the decision was made.
 	Refusal *Refusal
-	// Believed are the namespaces that administrators gave to operators of the driver. What objects in them say about
-	// these operators can be trusted.
+	// Believed are the namespaces that administrators gave to operators of the driver. Objects there can be trusted about these
+	// operators.
 	Believed []string
 	// Others are references to other operators' drivers of the same volumes, which cannot be adopted. Elsewhere are
 	// references to drivers like ours in namespaces that the ClusterCSIDriver does not name.
 	Others, Elsewhere []Reference
-	// Owner shows that the driver belongs to another operator; nil if it does not.
+	// Owner is a reference that shows that the driver belongs to another operator; nil if it does not.
 	Owner *Reference
 	// Ignored has a sentence for each reference that is not believed.
 	Ignored []string
@@ -211,8 +208,8 @@ func (d *decider) classify() {
 	}
 }
 
-// showsOwner reports whether a reference shows that the driver belongs to another operator. It is believed even if the
-// namespace is gone: an operator that stands back by mistake reports that, and does no harm.
+// showsOwner reports whether a reference shows that the driver belongs to another operator. Such a reference is believed even if its
+// namespace is gone: an operator that stays inactive by mistake reports that, and does no harm.
 func (d *decider) showsOwner(s Reference) bool {
 	return s.Trace.Owner != "" || d.driver.ClusterStorage != nil && s.Namespace == drivers.ClusterStorageNamespace
 }
@@ -253,10 +250,9 @@ func (d *decider) place() {
 	}
 }
 
-// hasLeft reports whether the recorded namespace has been deleted, even if a new one has its name. The driver was
-// deleted with it, so it is installed as if nothing were recorded. There are two exceptions. A removal needs no other
-// namespace. And if a trace is newer than the present namespace of that name, the driver may be in it, and only an
-// administrator can decide.
+// hasLeft reports whether the recorded namespace has been deleted, even if a new namespace has its name. The driver was deleted with the
+// namespace, so it is installed as if nothing were recorded. In two cases, hasLeft returns false. A removal needs no other namespace. And
+// if a trace is newer than the present namespace of that name, the driver may be there, and only an administrator can decide.
 func (d *decider) hasLeft() bool {
 	name, uid := d.Driver.Namespace, d.Driver.NamespaceUID
 	return uid != "" && d.Namespaces[name].UID != uid && !d.Removing && !d.named[name]
@@ -341,7 +337,7 @@ func (d *decider) annotate(namespace string, uid types.UID) string {
 	return "Run " + escape.Command("oc annotate --overwrite clustercsidriver %s %s %s.", d.driver.CSIName, NamespaceAnnotation+"="+namespace, NamespaceUIDAnnotation+"="+string(uid))
 }
 
-// candidates returns the namespaces that the driver may be in: the namespaces that traces name, and its fixed one.
+// candidates returns the namespaces that the driver may be in: the namespaces that traces name, and the driver's fixed namespace.
 func (d *decider) candidates() []string {
 	all := maps.Clone(d.named)
 	if d.driver.Namespace != "" {

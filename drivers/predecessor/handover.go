@@ -20,7 +20,7 @@ const (
 	None Stage = ""
 	// Removing: the operator of OLM is being removed.
 	Removing Stage = "Removing"
-	// Removed: nothing of it is left, and the cluster storage operator runs its own.
+	// Removed: nothing of that operator is left, and the cluster storage operator runs its own operator of the driver.
 	Removed Stage = "Removed"
 	// Declined: an administrator has decided otherwise. Nothing is written until that changes.
 	Declined Stage = "Declined"

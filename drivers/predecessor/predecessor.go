@@ -28,7 +28,7 @@ type Operator struct {
 	Namespace, Account string
 	// Kind and Name identify the object for which OLM installed it: a ClusterServiceVersion, or a ClusterExtension.
 	Kind, Name string
-	// Binding is the name of a ClusterRoleBinding that proves it.
+	// Binding is the name of a ClusterRoleBinding that proves that OLM installed the operator.
 	Binding string
 }
 
@@ -45,7 +45,7 @@ const (
 	Extension = "ClusterExtension"
 )
 
-// An owner is a kind of object that OLM installs operators for, and the labels by which it names one.
+// An owner is a kind of object that OLM installs operators for, and the labels with which OLM names such an object.
 type owner struct{ kind, kindLabel, nameLabel string }
 
 var (
@@ -54,9 +54,9 @@ var (
 	owners      = []owner{ofVersion, ofExtension}
 )
 
-// EndingAnnotation is on OLM v0's OperatorCondition for an operator, with the UID of the ClusterServiceVersion that berth move deletes
-// without the objects that it owns. Anybody who writes in the operator's namespace can set it. Then the operator leaves objects of its bundle
-// without an owner, so that they stay when it is removed, and does nothing else.
+// EndingAnnotation is an annotation of OLM v0's OperatorCondition for an operator. Its value is the UID of the ClusterServiceVersion that
+// berth move deletes without the objects that the version owns. The operator then adds no owner to objects of its bundle, so that they
+// stay when the version is deleted. The annotation has no other effect: anybody who writes in the operator's namespace can set it.
 const EndingAnnotation = "berth.dev/ending-version"
 
 // LabelsOf returns the labels of all objects that OLM v1 has installed for a ClusterExtension. Anybody can set such
@@ -68,7 +68,8 @@ func LabelsOf(extension string) map[string]string {
 // IsInstalled reports whether an object has the labels of an object that OLM v1 installed.
 func IsInstalled(labels map[string]string) bool { return labels[ofExtension.kindLabel] == Extension }
 
-// Observe returns the operators of a driver that OLM runs, sorted. It lists OperatorGroups where OLM has given permissions to one.
+// Observe returns the operators of a driver that OLM runs, sorted. It lists OperatorGroups only if OLM has given permissions to such an
+// operator.
 func Observe(ctx context.Context, reader client.Reader, d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) ([]Operator, error) {
 	if len(find(d, bindings, nil)) == 0 {
 		return nil, nil
@@ -80,7 +81,7 @@ func Observe(ctx context.Context, reader client.Reader, d drivers.Driver, bindin
 	return find(d, bindings, groups), nil
 }
 
-// ReadGroups returns, for each namespace with an OperatorGroup, whether one is for all namespaces.
+// ReadGroups returns, for each namespace with OperatorGroups, whether one of these is for all namespaces.
 func ReadGroups(ctx context.Context, reader client.Reader) (map[string]bool, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1", Kind: "OperatorGroupList"})
@@ -112,8 +113,8 @@ func isForAll(group *unstructured.Unstructured) bool {
 	return true
 }
 
-// find returns the operators of a driver to which OLM has given permissions, sorted. It leaves out namespaces whose
-// OperatorGroups are not for all namespaces. If the OperatorGroup was deleted, the installed operator keeps running.
+// find returns the operators of a driver to which OLM has given permissions, sorted. It leaves out namespaces whose OperatorGroups are
+// not for all namespaces, but no namespaces without an OperatorGroup: if that was deleted, the installed operator keeps running.
 func find(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding, groups map[string]bool) []Operator {
 	var found []Operator
 	for _, binding := range bindings {
@@ -144,11 +145,11 @@ func IsOperator(d drivers.Driver, name string) bool {
 	return slices.ContainsFunc(d.Predecessors(), func(p drivers.Predecessor) bool { return p.Operator == name })
 }
 
-// Condition is the type of the condition Available of a driver, in the status of Storage.
+// Condition returns the type of a driver's condition Available, in the status of Storage.
 func Condition(d drivers.Driver) string { return d.ConditionPrefix + "CSIDriverOperatorAvailable" }
 
-// Succeeded reports whether the cluster storage operator has ever given permissions to its own operator of the driver,
-// which is its first write.
+// Succeeded reports whether the cluster storage operator has ever given permissions to its own operator of the driver. That is its first
+// write for a driver.
 func Succeeded(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) bool {
 	return slices.ContainsFunc(bindings, func(b *rbacv1.ClusterRoleBinding) bool { return b.Name == d.SuccessorBinding() })
 }

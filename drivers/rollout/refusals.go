@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxRetry is longer than the DaemonSet controller ever waits before it retries to create a pod.
+// maxRetry is longer than the DaemonSet controller ever waits before it tries again to create a pod.
 const maxRetry = 20 * time.Minute
 
 // Refusals selects the events about pods that an object's controller could not create.
@@ -15,8 +15,8 @@ func Refusals(of client.Object) client.MatchingFields {
 	return client.MatchingFields{"involvedObject.uid": string(of.GetUID()), "reason": "FailedCreate"}
 }
 
-// LastRefusal returns the message of the last of these events, or "" if the controller must have retried since without
-// a refusal.
+// LastRefusal returns the message of the last of these events, or "" if that is so old that the controller must have retried since then
+// without a refusal.
 func LastRefusal(events []corev1.Event, now time.Time) string {
 	message, last := "", now.Add(-maxRetry)
 	for _, event := range events {

@@ -1,5 +1,5 @@
-// Package rollout decides how far the rollout of a DaemonSet has progressed on the nodes that are ready. A pod on a
-// NotReady node can be neither updated nor ended, and the status of the DaemonSet does not say which pods these are.
+// Package rollout determines how far the rollout of a DaemonSet has progressed on the nodes that are ready. A pod on a NotReady node can
+// be neither updated nor ended, and the status of the DaemonSet does not say which pods these are.
 package rollout
 
 import (

@@ -76,7 +76,7 @@ var Driver = drivers.Driver{
 	},
 }
 
-// notAskedFor returns why a cluster does not get the driver: it is optional.
+// notAskedFor returns why a cluster does not get the driver: nobody has asked for it.
 func notAskedFor(platform drivers.Platform) string {
 	if platform.Installed || platform.Storage.VSphereStorageDriver == operatorv1.CSIWithMigrationDriver {
 		return ""

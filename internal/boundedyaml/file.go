@@ -29,8 +29,8 @@ func ReadFile(path string) ([]byte, error) {
 	return Read(path, file)
 }
 
-// ReadFileIn reads a file by its path in a folder, like ReadFile. It fails if a symbolic link leads out of the
-// folder: otherwise the author of the folder could have any local file quoted in reports or shipped in an image.
+// ReadFileIn reads a file by its path in a folder, like ReadFile. It fails if a symbolic link leads out of the folder: otherwise the author
+// of the folder could get any local file into a report or an image.
 func ReadFileIn(dir, path string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

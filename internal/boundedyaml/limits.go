@@ -93,7 +93,7 @@ func refuseDepth(source []byte) error {
 	return refusal
 }
 
-// below returns the first node that is a number of levels below another.
+// below returns the first node that is the given number of levels below another, or nil.
 func below(node *Node, levels int) *Node {
 	if levels == 0 {
 		return node

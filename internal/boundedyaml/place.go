@@ -1,7 +1,7 @@
 package boundedyaml
 
-// The functions in this file locate faults in YAML that decoders report with a wrong position, or with none. They parse
-// the source once more, so only faulty documents pay for them.
+// The functions in this file locate faults in YAML that decoders report with a wrong position, or with none. They parse the source once
+// more, which takes time only for faulty documents.
 
 import (
 	"bytes"
@@ -92,9 +92,9 @@ var (
 	openQuote   = regexp.MustCompile(`^found unexpected (end of stream|document indicator)|^could not find expected ':'`)
 )
 
-// Fault returns the fault of YAML that sigs.k8s.io/yaml rejects, and its offset. The line numbers of the decoder need
-// corrections: they count from 1 in errors of its scanner and from 0 in errors of its parser, and are missing for the first
-// line and in later errors. It reports no columns.
+// Fault returns the fault of YAML that sigs.k8s.io/yaml rejects, and its offset. The line numbers of the decoder need corrections: they
+// count from 1 in errors of its scanner and from 0 in errors of its parser, and are missing for the first line and in later errors. The
+// decoder reports no columns.
 func Fault(source []byte, err error) (offset int, message string) {
 	line, message := yamlErrorLine(err)
 	// For a bracket or quote that is never closed, version 3 of the decoder reports where it began.
@@ -171,7 +171,7 @@ func unusableKey(node *Node) *Node {
 	return nil
 }
 
-// yamlErrorLine splits an error of a YAML decoder into the line, 0 if it names none, and the message.
+// yamlErrorLine splits an error of a YAML decoder into the line, or 0 if the error names none, and the message.
 func yamlErrorLine(err error) (line int, message string) {
 	if err == nil {
 		return 0, ""

@@ -78,8 +78,7 @@ func FromJSON(content []byte) ([]byte, error) {
 // Marshal returns a value as YAML, by its JSON tags.
 func Marshal(value any) ([]byte, error) { return kubernetes.Marshal(value) }
 
-// Node is a value in a document, with its position. The node of an alias leads to its anchor, so walking all nodes
-// can expand to a lot.
+// Node is a value in a document, with its position. The node of an alias leads to its anchor, so a walk of all nodes may visit very many.
 type Node = yamlv3.Node
 
 // The kinds of nodes.

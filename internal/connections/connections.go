@@ -12,8 +12,8 @@ import (
 type Limits struct {
 	// PerHost is the limit for one address. Further connections from it are closed.
 	PerHost int
-	// Total is the limit for all addresses. A further connection closes the oldest one. If it were closed itself,
-	// early clients could lock out later ones, such as kubelet, which would then restart the server.
+	// Total is the limit for all addresses. A further connection closes the oldest one. If the new one were closed instead, early clients
+	// could lock out later ones, such as kubelet, which would then restart the server.
 	Total int
 }
 

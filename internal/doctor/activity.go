@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// examineActivity examines whether one of the operators is active. A settled operator writes nothing, so its reports look the same
-// long after it has ended: only the lock shows that it is active, and only its permissions that it can act.
+// examineActivity examines whether one of the operators is active. A settled operator writes nothing, so its reports look the same long
+// after it has ended: only the lock shows that it is active, and only its permissions show that it can act.
 func (p *examinedDriver) examineActivity(ctx context.Context) ([]findings.Check, error) {
 	var results []findings.Check
 	var ours []client.ObjectKey
@@ -78,7 +78,7 @@ func judgeHolder(key client.ObjectKey, holder *corev1.Pod) findings.Check {
 		"pod %s/%s holds the lock %s, so no other operator is active, but it is not Ready on node %s%s", holder.Namespace, holder.Name, key.Name, holder.Spec.NodeName, suffix(trouble))
 }
 
-// examinePermissions checks the permissions that an operator needs to read its ClusterCSIDriver and to report. Checking them writes nothing.
+// examinePermissions checks the permissions that an operator needs to read its ClusterCSIDriver and to report. The check writes nothing.
 func (p *examinedDriver) examinePermissions(ctx context.Context, namespace, account string) (findings.Check, error) {
 	user := fmt.Sprintf("system:serviceaccount:%s:%s", namespace, account)
 	var lacks []string

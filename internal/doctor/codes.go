@@ -34,7 +34,7 @@ const (
 	csvFailed                 = "csv-failed"                  // the ClusterServiceVersion has failed
 	csvUnfinished             = "csv-unfinished"              // the ClusterServiceVersion has neither succeeded nor failed
 	operatorActive            = "operator-active"             // a pod of the operator holds the lock
-	operatorInactive          = "operator-inactive"           // no pod of the operator holds the lock, or one that is not Ready
+	operatorInactive          = "operator-inactive"           // no pod of the operator holds the lock, or the pod that holds it is not Ready
 	operatorPermitted         = "operator-permitted"          // the operator may see the ClusterCSIDriver and write its status
 	operatorForbidden         = "operator-forbidden"          // the operator may not do so
 	customResourceMissing     = "clustercsidriver-missing"    // there is no ClusterCSIDriver

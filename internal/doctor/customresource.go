@@ -58,7 +58,7 @@ func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver, inact
 	return append(results, bad...)
 }
 
-// summaries are the conditions that sum up others of the same suffix.
+// summaries are the conditions that sum up other conditions with the same suffix.
 var summaries = []string{operatorv1.OperatorStatusTypeAvailable, operatorv1.OperatorStatusTypeProgressing, operatorv1.OperatorStatusTypeDegraded}
 
 // kindsOfConditions gives the expected status of conditions, by the suffix of their type, and the verdict for another status.
@@ -75,10 +75,10 @@ var kindsOfConditions = []struct {
 	{"", operatorv1.ConditionTrue, findings.Warning},
 }
 
-// judgeConditions returns the conditions that report a fault. Instead of a summary, it returns its parts.
+// judgeConditions returns the conditions that report a fault. It leaves out a summary if it returns a condition that the summary sums up.
 func judgeConditions(conditions []operatorv1.OperatorCondition, describe string) []findings.Check {
 	var bad []findings.Check
-	told := map[string]bool{} // suffixes of parts
+	told := map[string]bool{} // summaries that are left out
 	for _, summary := range []bool{false, true} {
 		for _, c := range conditions {
 			if slices.Contains(summaries, c.Type) != summary || summary && told[c.Type] {

@@ -53,7 +53,7 @@ type DriverReport struct {
 
 // Report holds the results of an examination.
 type Report struct {
-	// Schema is Schema.
+	// Schema is the name and version of the schema.
 	Schema string `json:"schema"`
 	// Healthy reports whether there is no fault, and everything could be examined.
 	Healthy bool `json:"healthy"`
@@ -90,8 +90,8 @@ type subject struct {
 	examine func(context.Context, *examinedDriver) ([]findings.Check, error)
 }
 
-// ofCluster are the subjects that all drivers share, and ofDriver the subjects of each driver. The cause of faults is in the first
-// section with a fault: each section depends on those above it.
+// ofCluster are the subjects that all drivers share, and ofDriver the subjects of each driver. The first section with a fault has the cause
+// of all faults: each section depends on the sections above it.
 var (
 	ofCluster = []subject{
 		{"Operator Lifecycle Manager", examineOLM},
@@ -114,7 +114,7 @@ type examinedDriver struct {
 	Cluster
 	driver drivers.Driver
 	*location
-	// inactive is set when no operator of the driver is active, so that their reports are out of date.
+	// inactive is set if no operator of the driver is active: the operators' reports are then out of date.
 	inactive bool
 }
 
@@ -147,7 +147,7 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 		report.Drivers = append(report.Drivers, DriverReport{Driver: d.CSIName, Sections: sections})
 	}
 	if unread != nil {
-		result, _ := notExamined(unread) // find has returned all others
+		result, _ := notExamined(unread) // find returns all other errors
 		result.What = "which drivers are installed: " + result.What
 		report.Cluster, report.Healthy = append(report.Cluster, Section{Subject: "Drivers", Results: []findings.Check{result}}), false
 	}
@@ -196,8 +196,8 @@ func optional(err error) error {
 	return err
 }
 
-// read reads an object, and reports whether it exists. No object has an invalid name or, if it is in a namespace, an empty one for that: a
-// stranger may have written these.
+// read reads an object, and reports whether it exists. It reads nothing if the name is invalid, or if a namespace is needed and empty or
+// invalid: a stranger may have written these.
 func (c Cluster) read(ctx context.Context, object client.Object, namespace, name string) (bool, error) {
 	if name == "" || len(content.IsPathSegmentName(name))+len(content.IsPathSegmentName(namespace)) > 0 {
 		return false, nil

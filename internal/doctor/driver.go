@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/internal/listing"
 )
 
-// manifests returns the objects of the driver with their names in its namespace, or nil if that is not known.
+// manifests returns the objects of the driver, rendered for its namespace, or nil if the namespace is not known.
 func (p *examinedDriver) manifests() ([]drivers.Manifest, error) {
 	if p.driverErr != nil || p.custom == nil || p.decision.Namespace == "" {
 		return nil, nil // an earlier section says why
@@ -54,8 +54,8 @@ func examineCredentials(ctx context.Context, p *examinedDriver) ([]findings.Chec
 	return results, nil
 }
 
-// judgeCredentials judges a CredentialsRequest. All its conditions report trouble. The operator's conditions say whether the cluster
-// needs credentials at all.
+// judgeCredentials judges a CredentialsRequest. Each of its conditions reports trouble if it is true. The operator's conditions say whether
+// the cluster needs credentials at all.
 func judgeCredentials(request *unstructured.Unstructured) findings.Check {
 	name := request.GetNamespace() + "/" + request.GetName()
 	describe := escape.Command("oc -n %s describe credentialsrequest %s", request.GetNamespace(), request.GetName())
@@ -171,7 +171,7 @@ func (p *examinedDriver) examineDaemonSet(ctx context.Context, set *appsv1.Daemo
 	return p.examineWorkload(ctx, w, set.Spec.Selector)
 }
 
-// csiNode holds the fields that are read of a CSINode, in which a node's kubelet lists its registered drivers.
+// csiNode holds the fields of a CSINode that are read. In it, a node's kubelet lists its registered drivers.
 type csiNode struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -179,7 +179,7 @@ type csiNode struct {
 	Spec storagev1.CSINodeSpec `json:"spec"`
 }
 
-// registrations tells whose kubelets know a driver.
+// registrations says which nodes' kubelets know a driver.
 type registrations struct {
 	want  int      // the number of nodes that pods of the driver should run on
 	known []string // the nodes whose kubelet knows the driver
@@ -233,7 +233,7 @@ func (p *examinedDriver) scheduledOn(ctx context.Context, sets []*appsv1.DaemonS
 	return slices.Compact(on), nil
 }
 
-// judge judges the nodes on which pods of the driver should run. Other nodes may also lack the driver.
+// judge judges the nodes on which pods of the driver should run. The other nodes may lack the driver.
 func (r registrations) judge(driver string) findings.Check {
 	if len(r.known) >= r.want {
 		return findings.Pass(registrationFine, "the kubelets of %s know driver %s", number(len(r.known), "node"), driver)
@@ -257,11 +257,11 @@ func (r registrations) judge(driver string) findings.Check {
 	}
 }
 
-// startupTaintOf is the key of the taint by which administrators keep pods off new nodes until a driver runs there. The driver's
+// startupTaintOf returns the key of the taint by which administrators keep pods off new nodes until a driver runs there. The driver's
 // authors chose the suffix.
 func startupTaintOf(driver string) string { return driver + "/agent-not-ready" }
 
-// node holds the fields that are read of a Node.
+// node holds the fields of a Node that are read.
 type node struct {
 	Metadata struct {
 		Name string `json:"name"`

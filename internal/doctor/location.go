@@ -25,8 +25,8 @@ import (
 	"github.com/berth-csi/berth/olm/subscription"
 )
 
-// location holds the places of a driver and its operator. Each object that could not be read has an error, which the sections that need
-// it report.
+// location holds the places of a driver and its operator. If objects could not be read, the errors say so, and the sections that need these
+// objects report them.
 type location struct {
 	// subscriptions are the Subscriptions to the driver's package in any namespace, the proven ones first. Anybody may have created
 	// one.
@@ -68,7 +68,7 @@ func find(ctx context.Context, c Cluster, d drivers.Driver) (*location, error) {
 	return f, nil
 }
 
-// any reports whether an object of the driver was read that only administrators or their operators create.
+// any reports whether the driver has an object that only administrators or their operators create.
 func (f *location) any() bool {
 	return f.isSubscribed() || len(f.extensions) > 0 || f.custom != nil || f.csiDriver != nil
 }
@@ -160,8 +160,8 @@ func trimmed(s v1alpha1.Subscription) v1alpha1.Subscription {
 	return kept
 }
 
-// mayBeForeign reports whether a Subscription may be a stranger's: it is not in a proven namespace, and either there is one, or OLM
-// would install nothing from it.
+// mayBeForeign reports whether a Subscription may be a stranger's: it is not in a proven namespace, and either another namespace is proven,
+// or OLM would install nothing from the Subscription.
 func (f *location) mayBeForeign(s v1alpha1.Subscription) bool {
 	return !slices.Contains(f.proven, s.Namespace) && (len(f.proven) > 0 || !f.forAll[s.Namespace])
 }
@@ -187,7 +187,7 @@ func (f *location) rank(s v1alpha1.Subscription) int {
 	return 0
 }
 
-// ofExtensions are the namespaces in which OLM v1 runs the driver's operator.
+// ofExtensions returns the namespaces in which OLM v1 runs the driver's operator.
 func (f *location) ofExtensions() (namespaces []string) {
 	for _, e := range f.extensions {
 		if namespace, _, _ := unstructured.NestedString(e.Object, "spec", "namespace"); namespace != "" {

@@ -101,8 +101,8 @@ func judgePodSecurity(namespace string, labels map[string]string) []findings.Che
 	return []findings.Check{findings.Fail(podSecurity, allowPods(namespace), "namespace %s has the label %s=%s: the API server refuses new pods of the driver there", namespace, podSecurityLabel, level)}
 }
 
-// allowPods is the command that makes the API server admit the driver's pods in a namespace. Without the second label, OpenShift
-// would change the first one back.
+// allowPods returns the command that makes the API server admit the driver's pods in a namespace. Without the second label, OpenShift would
+// change the first one back.
 func allowPods(namespace string) string {
 	return escape.Command("oc label --overwrite namespace %s %s %s", namespace, podSecurityLabel+"=privileged", "security.openshift.io/scc.podSecurityLabelSync=false")
 }

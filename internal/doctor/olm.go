@@ -26,7 +26,7 @@ const olmOperators = "operator-lifecycle-manager"
 
 // examineOLM examines whether OLM can install operators at all.
 func examineOLM(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
-	any := &metav1.PartialObjectMetadataList{} // its content is anybody's
+	any := &metav1.PartialObjectMetadataList{} // without the content, which anybody may have written
 	any.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("SubscriptionList"))
 	err := p.Client.List(ctx, any, client.Limit(1))
 	if meta.IsNoMatchError(err) {
@@ -166,7 +166,7 @@ func judgeUnsubscribed(p *examinedDriver) []findings.Check {
 		return []findings.Check{findings.Fail(operatorMissing, "see ClusterOperator storage", "the cluster storage operator does not run the driver's operator; this platform may not need it")}
 	}
 	for _, version := range p.unsubscribed {
-		if slices.Contains(p.proven, version.Namespace) { // or it may be a stranger's
+		if slices.Contains(p.proven, version.Namespace) { // otherwise it may be a stranger's
 			return []findings.Check{findings.Warn(csvUnsubscribed, "delete it, wait until it is gone, and create a Subscription: OLM installs nothing next to it. The driver and its volumes stay. See "+findings.Page("start/install.md#install-the-operator"),
 				"ClusterServiceVersion %s has the driver's operator, but no Subscription asks OLM for package %s: OLM does not update it", version, p.driver.Package.Name)}
 		}

@@ -19,7 +19,7 @@ const maxTroubles = 3
 // usual are reasons for which containers wait without a fault.
 var usual = []string{"", "ContainerCreating", "PodInitializing"}
 
-// pod holds the fields that are read of a pod.
+// pod holds the fields of a pod that are read.
 type pod struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -30,7 +30,7 @@ type pod struct {
 	Status corev1.PodStatus `json:"status"`
 }
 
-// trouble says why a pod does not start, or is "" if that is not known.
+// trouble says why a pod does not start, or returns "" if that is not known.
 func (p pod) trouble() string {
 	where := "pod " + p.Metadata.Name
 	if p.Spec.NodeName != "" {

@@ -19,7 +19,7 @@ import (
 // sharedVolumes is the resource of SharedVolumes.
 const sharedVolumes = "sharedvolumes"
 
-// sharedVolume holds the fields that are read of a SharedVolume.
+// sharedVolume holds the fields of a SharedVolume that are read.
 type sharedVolume struct {
 	Metadata struct {
 		Namespace string `json:"namespace"`

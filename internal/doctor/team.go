@@ -83,7 +83,7 @@ func judgeOne(v sharedVolume) *findings.Check {
 	return nil
 }
 
-// message returns the message of a SharedVolume in a tally.
+// message returns a SharedVolume's message from the text in a tally.
 func message(of string) string {
 	_, text, _ := strings.Cut(of, ": ")
 	return text
@@ -124,7 +124,7 @@ func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings
 	return results, nil
 }
 
-// teamPod holds the fields that are read of a team's pod.
+// teamPod holds the fields of a team's pod that are read.
 type teamPod struct {
 	pod
 	Spec struct {

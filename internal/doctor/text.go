@@ -77,7 +77,7 @@ func (r *Report) counts() map[findings.Verdict]int {
 // Faults reports whether there is a fault.
 func (r *Report) Faults() bool { return r.counts()[findings.Fault] > 0 }
 
-// are is the verb for a number of things.
+// are returns the verb for a number of things.
 func are(n int) string {
 	if n == 1 {
 		return "is"

@@ -88,7 +88,7 @@ func (e *nothingError) Error() string {
 	return fmt.Sprintf("finding number %d has no rule or no message", e.number)
 }
 
-// UnmarshalJSON reads findings one at a time, and only what identifies them: a list of very many empty ones takes no memory.
+// UnmarshalJSON reads findings one at a time, and keeps only what identifies them: a list of very many empty findings takes no memory.
 func (k *known) UnmarshalJSON(text []byte) error {
 	*k = known{}
 	if string(text) == "null" {
@@ -111,8 +111,8 @@ func (k *known) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Of returns a report without known findings, and the number of findings in the baseline that are gone. Each finding of the
-// baseline stands for one.
+// Of returns a report without known findings, and the number of findings in the baseline that are gone. Each finding of the baseline
+// accounts for one finding of the report.
 func (b *Baseline) Of(r Report) (Report, int) {
 	left := map[identity]int{}
 	gone := 0

@@ -16,7 +16,7 @@ type Rule struct {
 	Severity Verdict `json:"severity"`
 	// What states the rule as a sentence about files that comply.
 	What string `json:"what"`
-	// Why says what happens otherwise.
+	// Why says what happens if files do not comply.
 	Why string `json:"why,omitempty"`
 	// Gates are the gates that refuse violations of the rule, besides OLM itself.
 	Gates []Gate `json:"gates,omitempty"`
@@ -39,7 +39,7 @@ type Finding struct {
 	Rule string `json:"rule"`
 	// Message says what was found and what was expected.
 	Message string `json:"message"`
-	// Fix corrects it mechanically, in the file. It is empty if people have to decide.
+	// Fix corrects the violation mechanically, in the file. It is empty if people have to decide.
 	Fix []Edit `json:"fix,omitempty"`
 }
 

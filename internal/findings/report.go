@@ -40,7 +40,7 @@ var writers = map[string]func(Report, io.Writer) error{
 	"junit":  Report.writeJUnit,
 }
 
-// Formats are the names of all formats.
+// Formats returns the names of all formats.
 func Formats() []string { return slices.Sorted(maps.Keys(writers)) }
 
 // Write writes the report in a format. Its output is deterministic.
@@ -61,7 +61,7 @@ func (r Report) writeText(w io.Writer) error {
 	return nil
 }
 
-// shownLimit is how many findings a summary has.
+// shownLimit is the maximum number of findings in a summary.
 const shownLimit = 50
 
 func (r Report) writeMarkdown(w io.Writer) error {
@@ -201,7 +201,7 @@ type (
 	}
 )
 
-// writeJUnit writes a test case for each rule. It fails if the rule has an error; warnings are its output.
+// writeJUnit writes a test case for each rule. The test case fails if the rule has an error; its output has the warnings.
 func (r Report) writeJUnit(w io.Writer) error {
 	suite := junitSuite{Name: escape.Line(r.Tool + " " + r.Subject), Tests: len(r.Rules)}
 	for _, rule := range r.Rules {

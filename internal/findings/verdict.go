@@ -56,17 +56,17 @@ type Check struct {
 	Do string `json:"do,omitempty"`
 }
 
-// Pass is a check that finds nothing wrong.
+// Pass returns a check that finds nothing wrong.
 func Pass(code, what string, args ...any) Check {
 	return Check{Code: code, Verdict: OK, What: fmt.Sprintf(what, args...)}
 }
 
-// Warn is a check that warns. do says what helps.
+// Warn returns a check that warns. do says what helps.
 func Warn(code, do, what string, args ...any) Check {
 	return Check{Code: code, Verdict: Warning, What: fmt.Sprintf(what, args...), Do: do}
 }
 
-// Fail is a check that finds a fault in a cluster. do says what helps.
+// Fail returns a check that finds a fault in a cluster. do says what helps.
 func Fail(code, do, what string, args ...any) Check {
 	return Check{Code: code, Verdict: Fault, What: fmt.Sprintf(what, args...), Do: do}
 }

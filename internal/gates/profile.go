@@ -26,7 +26,7 @@ var named = []string{string(findings.Community), string(findings.Certified), str
 // openShiftPrefix is the prefix of profiles for versions of OpenShift.
 const openShiftPrefix = string(findings.OpenShift) + "-"
 
-// Names are the names of all profiles.
+// Names returns the names of all profiles.
 func Names() []string {
 	all := slices.Clone(named)
 	for _, r := range openshift.Releases {

@@ -114,7 +114,7 @@ func (c *counter) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// decode reads a JSON list. It returns its metadata about the next page.
+// decode reads a JSON list. It returns the token of the next page from the list's metadata.
 func decode[T any](body io.Reader, do func(T) error) (next string, err error) {
 	decoder := json.NewDecoder(body)
 	if err := expect(decoder, '{'); err != nil {

@@ -34,7 +34,7 @@ type Destination interface {
 	upload(ctx context.Context, repo name.Repository, p contentDescriptor, open func() (io.ReadCloser, error)) error
 	// put stores a manifest with its text, after everything that it lists.
 	put(ctx context.Context, repo name.Repository, p contentDescriptor, text []byte) error
-	// name gives a stored manifest a name, unless the name no longer means the digest before.
+	// name gives a stored manifest a name, unless the name no longer points to the digest in before.
 	name(ctx context.Context, ref name.Reference, p contentDescriptor, before v1.Hash, text []byte) error
 	// remedy says what to do about an error.
 	remedy(err error) string
@@ -181,7 +181,7 @@ func (b *registryDestination) put(ctx context.Context, repo name.Repository, p c
 func (b *registryDestination) name(ctx context.Context, ref name.Reference, p contentDescriptor, before v1.Hash, text []byte) error {
 	tag, is := ref.(name.Tag)
 	if !is {
-		return nil // it has its digest
+		return nil // a reference by digest needs no other name
 	}
 	now, err := b.tagged(ctx, tag)
 	if err != nil || now == p.Digest {

@@ -68,7 +68,7 @@ func NewFolder(dir string) (*Folder, error) {
 	if err := mayReplace(dir); err != nil {
 		return nil, err
 	}
-	// Files are written and deleted there: a link in a folder that somebody carried here must not lead elsewhere.
+	// Files are written and deleted in these folders: a link in a folder that somebody carried here must not lead elsewhere.
 	for _, below := range []string{path.Dir(blobsFolder), blobsFolder} {
 		if info, err := os.Lstat(filepath.Join(dir, below)); err == nil && !info.IsDir() {
 			return nil, fmt.Errorf("image folder %s: %s is not a folder; expected one: choose another place", dir, below)
@@ -133,14 +133,14 @@ type indexedAnnotations struct {
 	Ref     string `json:"org.opencontainers.image.ref.name"`            // https://github.com/opencontainers/image-spec/blob/main/annotations.md
 }
 
-// IsSingle reports whether the folder has a single image without a name, as written by WriteLayout and other tools. It counts as
+// IsSingle reports whether the folder has a single image without a name, as written by WriteLayout and other tools. That image counts as
 // the catalog, named after the folder.
 func (f *Folder) IsSingle() bool { return f.single }
 
 // singleName is the name of an image without a name. No registry can have it.
 const singleName = "layout.invalid/catalog:latest"
 
-// readIndex reads the list of images, one at a time, so that memory is bounded by the size of the file.
+// readIndex reads the list of images one image at a time, so that memory is bounded by the size of the file.
 func (f *Folder) readIndex() error {
 	opened, err := f.file(indexFile)
 	if err != nil {
@@ -160,7 +160,7 @@ func (f *Folder) readIndex() error {
 	return nil
 }
 
-// readImages reads an object with a field of images.
+// readImages reads the JSON object that lists the images.
 func (f *Folder) readImages(decoder *json.Decoder) error {
 	if err := expect(decoder, '{'); err != nil {
 		return err
@@ -354,7 +354,7 @@ func (f *Folder) put(_ context.Context, _ name.Repository, p contentDescriptor, 
 	return f.write(fileOf(p.Digest), bytes.NewReader(text))
 }
 
-// tagged makes Folder a Destination: it is replaced as a whole, so that no tag conflicts.
+// tagged makes Folder a Destination: the list of images is replaced as a whole, so that no tag conflicts.
 func (f *Folder) tagged(context.Context, name.Tag) (v1.Hash, error) { return v1.Hash{}, nil }
 
 func (f *Folder) formerly(context.Context, name.Repository, contentDescriptor) (name.Repository, bool, error) {
@@ -370,8 +370,8 @@ func (f *Folder) name(_ context.Context, ref name.Reference, p contentDescriptor
 	return nil
 }
 
-// write writes a file, which appears when it is complete. Like sweep, it stays below the folder, wherever somebody else may
-// have put a link meanwhile.
+// write writes a file, which appears when it is complete. Like sweep, it stays below the folder, even if somebody else has put a link there
+// meanwhile.
 func (f *Folder) write(file string, content io.Reader) (err error) {
 	name := path.Join(blobsFolder, unfinished+rand.Text())
 	opened, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -393,7 +393,7 @@ func (f *Folder) write(file string, content io.Reader) (err error) {
 	return f.root.Rename(name, file)
 }
 
-// Finish lists exactly the images that were copied since the folder was opened, among them the catalog. Until then, the folder
+// Finish writes a list of exactly the images that were copied since the folder was opened, including the catalog. Until then, the folder
 // lists its earlier images. Files that no image needs any more are deleted.
 func (f *Folder) Finish(catalog, reference, origin string) error {
 	index := struct {

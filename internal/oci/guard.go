@@ -20,16 +20,16 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A registry may redirect its clients to the storage of its layers or to its token server, so its operators could make clients
-// send requests within their own network. A guard follows redirects only to addresses for which registries have a reason:
+// A registry may redirect its clients to the storage of its layers or to its token server, so its operators could make clients send
+// requests within the clients' own network. A guard follows redirects only to addresses for which registries have a reason:
 //
 //   - from a registry that uses HTTPS, only to HTTPS, so that internal services which do not expect the request
 //     fail in the handshake;
 //   - never to this machine, unless the registry is on it, and never to link-local addresses, where clouds offer
 //     machines their credentials.
 //
-// Private addresses are allowed, because companies store layers there, unless a stranger named the registry: the author of a
-// catalog could otherwise have requests sent to any address in the network where it is mirrored, and the answers copied.
+// Private addresses are allowed, because companies store layers there, unless a stranger named the registry: otherwise, the author of a
+// catalog could make the machine that mirrors it send requests to any address in its network, and copy the answers.
 type guard struct {
 	registry string // host and port
 	secure   bool   // uses HTTPS
@@ -46,8 +46,8 @@ const maxAnswer = 4 << 20
 // maxHeader is the maximum size of the header of a response, in bytes.
 const maxHeader = 256 << 10
 
-// maxRefusal is how much of a response is read that says why a request failed, in bytes. It becomes part of an error, of which a
-// command may keep one for each image.
+// maxRefusal is the maximum number of bytes that are read from the response to a failed request. They become part of an error, and a
+// command may keep one error for each image.
 const maxRefusal = 16 << 10
 
 // The transports are shared to reuse connections. toNamed may connect to any address: it is for the registry and the
@@ -106,7 +106,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	return roundTrip(by, request, g.isForLayer(request))
 }
 
-// limited sends requests to registries that the user named, to write there or to look for what was written: they may redirect as
+// limited sends requests to registries that the user named, to write there or to check what was written. These registries may redirect as
 // they like, and send no layers.
 type limited struct{ by http.RoundTripper }
 
@@ -114,7 +114,7 @@ func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
 	return roundTrip(l.by, request, false)
 }
 
-// roundTrip sends a request. It limits the size of the answer, unless that is a layer, and its rate.
+// roundTrip sends a request. It limits the size of the answer, unless that is a layer, and aborts an answer that is too slow.
 func roundTrip(by http.RoundTripper, request *http.Request, layer bool) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	response, err := by.RoundTrip(request.WithContext(ctx))
@@ -188,13 +188,13 @@ var internal = prefixes(
 	"fec0::/10",      // RFC 3879
 )
 
-// translated are the IPv6 addresses behind which a router reaches an IPv4 address, by the place of its first byte in them.
+// translated are the IPv6 addresses that stand for an IPv4 address, by the position of the IPv4 address's first byte.
 var translated = map[int][]netip.Prefix{
 	2:  prefixes("2002::/16"),             // RFC 3056
 	12: prefixes("64:ff9b::/96", "::/96"), // RFC 6052, RFC 4291
 }
 
-// reached returns the address that is reached by another one.
+// reached returns the address that a connection to the given one reaches.
 func reached(address netip.Addr) netip.Addr {
 	address = address.Unmap().WithZone("")
 	if address.IsLoopback() || address.IsUnspecified() {
@@ -264,7 +264,7 @@ func hostOf(hostAndPort string) string {
 // layerKey is the context key of the path of the requested layer.
 type layerKey struct{}
 
-// forLayer says that a request is for a layer, whose length its reader limits.
+// forLayer returns a context which says that a request is for a layer, whose length its reader limits.
 func forLayer(ctx context.Context, repo name.Repository, blob v1.Descriptor) context.Context {
 	return context.WithValue(ctx, layerKey{}, "/v2/"+repo.RepositoryStr()+"/blobs/"+blob.Digest.String())
 }
@@ -338,7 +338,7 @@ func isTransient(err error) bool {
 	if content := (*contentError)(nil); errors.As(err, &content) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
 	}
-	if reset := (http2.StreamError{}); errors.As(err, &reset) { // as a broken connection of HTTP/1
+	if reset := (http2.StreamError{}); errors.As(err, &reset) { // like a broken connection of HTTP/1
 		return true
 	}
 	var temporary interface{ Temporary() bool }

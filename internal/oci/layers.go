@@ -53,8 +53,8 @@ type budget struct {
 	entries, names   int   // how many entries of layers may still be read, and how many bytes their names may still have
 }
 
-// maxEntries is the number of entries that the layers of an image may have together, and maxNames the number of bytes that all
-// their names take, with the folders above files that are read. Images of operating systems have some tens of thousands, and names of some MiB.
+// maxEntries is the number of entries that the layers of an image may have together, maxNames the number of bytes of their names, with the
+// folders above files that are read. Images of operating systems have some tens of thousands of entries, and names of some MiB.
 const (
 	maxEntries = 1 << 20
 	maxNames   = 128 << 20
@@ -65,10 +65,10 @@ func newBudget(limits Limits) *budget {
 	return &budget{limits.Size, limits.Size, keepable, keepable, maxEntries, maxNames}
 }
 
-// perFolder is about what it takes in memory to know a folder, in bytes.
+// perFolder is about how many bytes of memory the record of a folder takes.
 const perFolder = 64
 
-// keep takes a file that is kept in memory, with the folders above it.
+// keep counts a file that is kept in memory, and the folders above it, against the budget.
 func (b *budget) keep(name string, size int64) error {
 	if size > b.unkept {
 		return contentErrorf("its files in the folders that are read take more than %d bytes; expected a smaller image", b.keepable)
@@ -77,7 +77,7 @@ func (b *budget) keep(name string, size int64) error {
 	return b.name(perFolder * strings.Count(name, "/"))
 }
 
-// name takes bytes for names, or for the records of folders by name.
+// name counts bytes for names, or for the records of folders by name.
 func (b *budget) name(n int) error {
 	if b.names -= n; b.names < 0 {
 		return contentErrorf("the names of the entries of its layers take more than %d bytes; expected a smaller image", maxNames)
@@ -85,7 +85,7 @@ func (b *budget) name(n int) error {
 	return nil
 }
 
-// entry takes an entry of a layer, whose name is kept in memory.
+// entry counts an entry of a layer, whose name is kept in memory.
 func (b *budget) entry(name string) error {
 	if b.entries--; b.entries < 0 {
 		return contentErrorf("its layers have more than %d entries; expected a smaller image", maxEntries)
@@ -320,7 +320,7 @@ func hasOverlayAttribute(header *tar.Header) bool {
 	return false
 }
 
-// remove records the removal that an entry stands for, and reports whether it is one.
+// remove records the removal that an entry stands for, and reports whether the entry is a removal.
 func (l *layer) remove(name string) (removes bool, err error) {
 	folder, base := path.Dir(name), path.Base(name)
 	removed, removes := strings.CutPrefix(base, whiteout)
@@ -416,7 +416,7 @@ func (s *stack) files() map[string][]byte {
 	return files
 }
 
-// paths are the paths of the files that are read, and of all folders above them. Layers may have very many others, in as many folders.
+// paths returns the paths of files that are read, and of all folders above them. Layers may have very many others, in as many folders.
 func (s *stack) paths() map[string]bool {
 	all := map[string]bool{}
 	for _, l := range s.layers {

@@ -100,7 +100,7 @@ func PullLabelled(ctx context.Context, from Source, reference string, limits Lim
 	})
 }
 
-// chooser chooses the folders to read of an image.
+// chooser chooses the folders to read from an image.
 type chooser func(context.Context, *pulling, platformImage) ([]string, error)
 
 func pullFrom(ctx context.Context, from Source, keeper Keeper, reference string, limits Limits, choose chooser) (Pulled, error) {
@@ -402,8 +402,8 @@ func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (read *layer, err 
 	return read, err
 }
 
-// read reads a blob, and once more if its registry breaks off in the middle: requests are repeated by the library, and bodies are not.
-// What the attempts take counts once.
+// read reads a blob, and repeats that if the registry breaks off in the middle: the library repeats only requests, not the reading of
+// bodies. The budget pays for one attempt.
 func (p *pulling) read(ctx context.Context, d v1.Descriptor, do func(io.Reader) error) error {
 	before := *p.left
 	var refused error
@@ -418,7 +418,7 @@ func (p *pulling) read(ctx context.Context, d v1.Descriptor, do func(io.Reader) 
 	}), refused)
 }
 
-// maxConfig is the size in bytes from which an image's configuration is not read. Real ones take some KiB.
+// maxConfig is the maximum size of an image's configuration that is read, in bytes. Real ones take some KiB.
 const maxConfig = 4 << 20
 
 // labels returns the labels of an image. Images without a configuration have none.
@@ -494,7 +494,7 @@ func remedy(from name.Repository, err error) string {
 	return fmt.Sprintf("; check that %s can be reached from here, if need be by a proxy that HTTPS_PROXY names", from.RegistryStr())
 }
 
-// isDistrust reports whether a registry's certificate is of an unknown authority.
+// isDistrust reports whether a registry's certificate is from an unknown authority.
 func isDistrust(err error) bool {
 	unknown := x509.UnknownAuthorityError{}
 	return errors.As(err, &unknown)

@@ -53,8 +53,7 @@ func Tag(ctx context.Context, pullSpec, tag string) error {
 	return nil
 }
 
-// CheckComplete fails unless a registry has an image completely for all platforms: each manifest, with the right digest,
-// and each layer.
+// CheckComplete fails unless a registry has all parts of an image for all platforms: each manifest, with the right digest, and each layer.
 func CheckComplete(ctx context.Context, pullSpec string) error {
 	ref, err := name.NewDigest(pullSpec)
 	if err != nil {
@@ -155,7 +154,7 @@ func CheckName(reference string) error {
 	return err
 }
 
-// Delete deletes the manifest with a pull spec's digest from its registry. It is no fault if it is gone.
+// Delete deletes the manifest with a pull spec's digest from its registry. It does not fail if the manifest is gone.
 func Delete(ctx context.Context, pullSpec string) error {
 	if err := CheckName(pullSpec); err != nil {
 		return err

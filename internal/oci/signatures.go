@@ -9,19 +9,19 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Signature is a signature that cosign has attached to an image, which nobody has verified.
+// Signature is an unverified signature that cosign has attached to an image.
 type Signature struct{ Payload, Signature []byte }
 
 // cosignSignature is the annotation of a layer with a payload that holds its signature, in base64.
 const cosignSignature = "dev.cosignproject.cosign/signature"
 
-// Limits of cosign's signatures of one manifest, which a registry's author makes. A real payload has a few hundred bytes.
+// Limits of cosign's signatures of one manifest, which anybody who may push can attach. A real payload has a few hundred bytes.
 const (
 	maxSignatures = 128
 	maxPayload    = 64 << 10
 )
 
-// Signatures returns what cosign has attached to a manifest of an image, by cosign's tag.
+// Signatures returns the signatures that cosign has attached to a manifest of an image, by cosign's tag.
 func Signatures(ctx context.Context, from Source, w *Whole, digest string) (all []Signature, err error) {
 	of, err := v1.NewHash(digest)
 	if err != nil {
@@ -75,7 +75,7 @@ func payload(ctx context.Context, from Source, w *Whole, layer v1.Descriptor) ([
 	return text, nil
 }
 
-// Refused makes an error one of a single image: others may be fine.
+// Refused returns an error as one about a single image: other images may be fine.
 func Refused(err error) error { return contentErrorf("%v", err) }
 
 // Walk finds the parts of an image.

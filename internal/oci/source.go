@@ -25,7 +25,7 @@ import (
 type Source interface {
 	// manifest returns a manifest, verified against the digest, with its descriptor.
 	manifest(ctx context.Context, ref name.Reference) (v1.Descriptor, []byte, error)
-	// open returns the content of a blob. Reading it to its end fails unless it has the digest and the size.
+	// open returns the content of a blob. Reading it to its end fails unless it has the descriptor's digest and size.
 	open(ctx context.Context, repo name.Repository, blob v1.Descriptor) (io.ReadCloser, error)
 	// referrers returns the manifests that name another one as their subject.
 	referrers(ctx context.Context, subject name.Digest) ([]v1.Descriptor, error)
@@ -167,8 +167,8 @@ func (r *registries) referrers(ctx context.Context, subject name.Digest) ([]v1.D
 	return listed.Manifests, nil
 }
 
-// verifyingReader is a stream that fails unless its digest and size match a descriptor. It keeps the last bytes back
-// until they are known to match: a registry that got them all would answer about the digest itself, or not at all.
+// verifyingReader is a stream that fails unless its digest and size match a descriptor. It keeps the last bytes back until they are known
+// to match: a registry that got all bytes would answer about the digest itself, or not at all.
 type verifyingReader struct {
 	io.ReadCloser
 	want v1.Descriptor

@@ -23,10 +23,10 @@ type Transfer struct {
 	To   Destination
 	// Catalog says that it copies the image of the mirrored catalog, whose place strangers do not choose.
 	Catalog bool
-	// Platforms are the platforms whose images it copies, such as linux/amd64 and linux/arm64/v8. The list of an image's platforms
-	// stays unchanged, by its digest. Without any, it copies the images for all platforms.
+	// Platforms are the platforms whose images it copies, such as linux/amd64 and linux/arm64/v8. The list of an image's platforms stays
+	// unchanged, with its digest. Without Platforms, it copies the images for all platforms.
 	Platforms []string
-	// Moving makes it also look in the places of earlier versions of this program.
+	// Moving makes it also check the places where earlier versions of this program put images.
 	Moving bool
 	// Allowed fails if the image must not be copied. It may be nil.
 	Allowed func(context.Context, *Whole) error
@@ -38,7 +38,7 @@ type Transfer struct {
 	missing map[string]bool // whether the destination lacks a part, by the key of each part looked up
 }
 
-// Copied is the number of bytes that have been copied.
+// Copied returns the number of bytes that have been copied.
 func (t *Transfer) Copied() int64 { return t.copied.Load() }
 
 // Place returns the name of an image in the destination.
@@ -70,7 +70,7 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 		return nil, fmt.Errorf("image %s: %w", reference, err)
 	}
 	if t.Catalog {
-		reference = repo.Name() // it has another name only until it is there
+		reference = repo.Name() // the catalog has another name only until it is in the destination
 	}
 	for _, parts := range [][]contentDescriptor{w.manifests, w.blobs} {
 		for i := range parts {
@@ -87,7 +87,7 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 	return w, nil
 }
 
-// lookUpNames looks up the names of an image in the destination, and its place in earlier versions.
+// lookUpNames looks up the names of an image in the destination, and the place where earlier versions put it.
 func (t *Transfer) lookUpNames(ctx context.Context, repo name.Repository, w *Whole) error {
 	for i, n := range w.named {
 		tag, is := referenceIn(n.ref, repo).(name.Tag)
@@ -115,7 +115,7 @@ func (t *Transfer) lookUpNames(ctx context.Context, repo name.Repository, w *Who
 	}
 	w.Former = former.Name()
 	for _, b := range w.blobs {
-		t.To.hold(former, b.Digest) // the registry mounts them, or gets them again if it lacks them there
+		t.To.hold(former, b.Digest) // the registry mounts these blobs, or gets them again if it lacks them there
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (t *Transfer) once(ctx context.Context, repo name.Repository, p contentDesc
 		return nil, nil
 	})
 	if !led && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		return t.once(ctx, repo, p, do) // the time of the image that copied the part was over
+		return t.once(ctx, repo, p, do) // the time limit of the image that copied the part was over
 	}
 	return err
 }

@@ -54,7 +54,7 @@ type contentDescriptor struct {
 	missing  bool
 }
 
-// named is a reference that the destination must get, with the digest that it has there before.
+// named is a reference that the destination must get, with the digest that it has there before the copy.
 type named struct {
 	ref    name.Reference
 	part   contentDescriptor
@@ -204,10 +204,10 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 	return nil
 }
 
-// unknownPlatform is the platform that build tools give to what is not an image, such as provenance.
+// unknownPlatform is the platform that build tools give to manifests that are not images, such as provenance.
 const unknownPlatform = "unknown/unknown"
 
-// wanted returns the manifests of a list that are for a wanted platform, and those that are for none.
+// wanted returns the manifests of a list that are for a wanted platform, or for no platform.
 func (w *walk) wanted(listed []v1.Descriptor) (some []v1.Descriptor, err error) {
 	if len(w.platforms) == 0 || len(listed) == 0 {
 		return listed, nil
@@ -281,7 +281,7 @@ func subjectOf(manifest []byte) (v1.Hash, error) {
 	return read.Subject.Digest, nil
 }
 
-// IsAbsent reports whether an error of a transfer is about a single image that is missing or malformed. Others may be fine.
+// IsAbsent reports whether an error of a transfer is about a single image that is missing or malformed. Other images may be fine.
 func IsAbsent(err error) bool {
 	unfit := (*contentError)(nil)
 	return isAbsent(err) || errors.As(err, &unfit)

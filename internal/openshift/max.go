@@ -14,8 +14,8 @@ const MaxProperty = "olm.maxOpenShiftVersion"
 
 var majorMinor = regexp.MustCompile(`^\d+\.\d+$`)
 
-// CheckMax checks a value of MaxProperty, as JSON. written is its text in YAML, or "" if that is not known: the number 4.20 is read
-// as 4.2. readable says that OLM nevertheless reads the intended version: it reads a number as its text, and ignores a third part of
+// CheckMax checks a value of MaxProperty, as JSON. written is the value's text in YAML, or "" if that is not known: in JSON, the number
+// 4.20 is 4.2. readable says that OLM nevertheless reads the intended version: it reads a number as its text, and ignores a third part of
 // 0.
 func CheckMax(value, written string) (readable bool, err error) {
 	text := strings.Trim(value, `"`)

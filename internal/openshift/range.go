@@ -17,7 +17,7 @@ type Range struct {
 // All is the range of all versions.
 var All = Range{}
 
-// versionRange is the value of the annotation: from a version on, only one version, or from one to another.
+// versionRange matches the value of the annotation: from a version on, only one version, or from one version to another.
 var versionRange = regexp.MustCompile(`^(=?)(v?\d+\.\d+)(?:-(v?\d+\.\d+))?$`)
 
 // ParseRange parses a value of VersionsAnnotation: v4.12 means this and all later versions, =v4.12 this version alone, v4.12-v4.15

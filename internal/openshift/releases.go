@@ -12,12 +12,12 @@ type Release struct {
 	Maintained, Extended string
 }
 
-// Releases are all versions from 4.1 to those in preparation, in order. Both 4.23 and 5.0 follow 4.22: OLM treats the two as the
-// same release.
-// Sources: https://access.redhat.com/solutions/4870701 for Kubernetes, normalizeOCPVersion of OLM for 4.23, and for support Red
-// Hat's product life cycle data of 13 May 2026 (https://access.redhat.com/product-life-cycles, as pkg/fbc/testdata/plcc.json of
-// https://github.com/release-engineering/fbc-update-planner has it). https://endoflife.date/red-hat-openshift says the same of
-// maintenance up to 4.18, but counts the extended support of 4.6 as such.
+// Releases are all versions from 4.1 to the ones in preparation, in order. Both 4.23 and 5.0 follow 4.22: OLM treats the two as the same
+// release.
+// Sources: https://access.redhat.com/solutions/4870701 for Kubernetes, normalizeOCPVersion of OLM for 4.23, and for support Red Hat's
+// product life cycle data of 13 May 2026 (https://access.redhat.com/product-life-cycles, as pkg/fbc/testdata/plcc.json of
+// https://github.com/release-engineering/fbc-update-planner has it). https://endoflife.date/red-hat-openshift says the same about
+// maintenance up to 4.18, but counts the extended support of 4.6 as maintenance.
 var Releases = []Release{
 	{Version{4, 1}, 13, "2020-05-05", ""},
 	{Version{4, 2}, 14, "2020-07-13", ""},

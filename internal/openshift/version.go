@@ -14,7 +14,7 @@ type Version struct{ Major, Minor int }
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Folder is the folder of the version's catalogs, as operator repositories name it: v4.16.
+// Folder returns the folder of the version's catalogs, as operator repositories name it: v4.16.
 func (v Version) Folder() string { return "v" + v.String() }
 
 // Compare orders versions by their numbers: 4.23 is before 5.0.

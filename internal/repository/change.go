@@ -84,7 +84,7 @@ func (r *Repository) ChangeOf(files []string, before Before) (c Change, err erro
 	return c, nil
 }
 
-// bundleFolders are the folders by which a folder is recognized as a bundle.
+// bundleFolders returns the folders by which a folder is recognized as a bundle.
 func bundleFolders(p Place) []string {
 	dir := OperatorsDir + "/" + p.String()
 	return []string{dir + "/manifests", dir + "/metadata"}

@@ -55,7 +55,7 @@ func (r *Repository) Selection(c Change) Selection {
 	return s
 }
 
-// Only returns the selection restricted to operators and packages with these names, if there are any.
+// Only returns the selection restricted to operators and packages with these names, if any are given.
 func (s Selection) Only(names []string) Selection {
 	if len(names) == 0 {
 		return s
@@ -130,7 +130,7 @@ type checker struct {
 	found     [][]*findings.Finding
 }
 
-// names are the names of the selected operators, sorted.
+// names returns the names of the selected operators, sorted.
 func (s Selection) names() (all []string) {
 	for name := range s.Bundles {
 		all = append(all, name)
@@ -207,7 +207,7 @@ func (c *checker) bundles(ctx context.Context) error {
 		dir := c.path(OperatorsDir, t.of.name, t.folder)
 		o := bundlerules.Options{Profile: c.options.Profile, InCatalogs: t.of.inCatalogs()}
 		all, err := c.options.Kept.findings(dir, o)
-		if err != nil { // why it is not a bundle
+		if err != nil { // err says why the folder is not a bundle
 			all = []*findings.Finding{table[0].Rule.Finding(dir, "%v", err)}
 		}
 		for _, f := range all {

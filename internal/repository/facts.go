@@ -36,7 +36,7 @@ type Facts struct {
 	Channels       []string `json:"channels"`
 	DefaultChannel string   `json:"defaultChannel"`
 	OpenShift      string   `json:"openShift"`
-	// OpenShiftGiven says that the annotation OpenShift exists.
+	// OpenShiftGiven says that the annotation with the value OpenShift exists.
 	OpenShiftGiven bool `json:"openShiftGiven"`
 }
 
@@ -54,7 +54,7 @@ func split(name string) (operator, version string) {
 	return operator, strings.TrimLeft(version, "v")
 }
 
-// csvOperator and csvVersion are the parts of the ClusterServiceVersion's name.
+// csvOperator and csvVersion return the parts of the ClusterServiceVersion's name.
 func (b *bundle) csvOperator() string { operator, _ := split(b.Name); return operator }
 func (b *bundle) csvVersion() string  { _, version := split(b.Name); return version }
 
@@ -198,7 +198,7 @@ func (r *Repository) fault(rule findings.Rule, b *bundle, file string, at []any,
 	return r.reporter(rule, b, file)(at, format, args...)
 }
 
-// reporter is like fault, for several findings in a file, which is read once.
+// reporter returns a function like fault, for several findings in a file, which is read once.
 func (r *Repository) reporter(rule findings.Rule, b *bundle, file string) func(at []any, format string, args ...any) *findings.Finding {
 	dir := r.path(OperatorsDir, b.operator, b.folder)
 	positions := sync.OnceValues(func() (func([]any) (line, column int), error) {

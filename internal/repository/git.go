@@ -25,8 +25,8 @@ type Commit struct {
 	ctx      context.Context // of the command that asks
 	dir      string
 	revision string
-	instead  []setting // of the repository's own
-	refused  []string  // settings of the repository's own, because of which nothing is fetched
+	instead  []setting // they replace the repository's own settings
+	refused  []string  // the repository's own settings because of which nothing is fetched
 }
 
 // Since returns the commit at which the current branch left ref, such as main.
@@ -55,19 +55,19 @@ func (c *Commit) git(args ...string) (out []byte, err error) {
 // setting is a setting of git, and its value.
 type setting struct{ name, value string }
 
-// settings are for all calls of git. A folder of a branch can look like a bare repository, but does not count as one.
+// settings apply to all calls of git. Because of the first, a folder of a branch that looks like a bare repository does not count as one.
 var settings = []setting{
 	{"safe.bareRepository", "explicit"},
 	{"core.fsmonitor", "false"},
 	{"core.hooksPath", "/dev/null"},
-	{"gc.auto", "0"}, {"maintenance.auto", "false"}, // after what a partial clone fetches
+	{"gc.auto", "0"}, {"maintenance.auto", "false"}, // which git would start after a partial clone fetches objects
 }
 
-// protocols are those by which a partial clone may fetch what it lacks. Others run programs of this machine.
+// protocols are the protocols by which a partial clone may fetch missing objects. Others run programs on this machine.
 const protocols = "http:https:ssh"
 
-// programs match the settings of a repository by which git would run a program for what is done here, and what they are set to instead. A
-// repository may come from anybody: as an archive, or as a folder of a branch.
+// programs match the settings of a repository because of which the calls of git here would run a program, and say what to set them to
+// instead. A repository may come from anybody: as an archive, or as a folder of a branch.
 var programs = []struct {
 	names   *regexp.Regexp
 	instead string
@@ -80,9 +80,9 @@ var programs = []struct {
 	{regexp.MustCompile(`^core\.alternaterefscommand$`), "true"},
 }
 
-// connections match the settings of a repository that decide how git connects, and harmless the few of them that only give its requests a
-// header or a minimum speed. Others can have git write a file of cookies anywhere, or send the user's passwords for a host to another one:
-// by a proxy, and an authority of their own or none.
+// connections matches the settings of a repository that decide how git connects, and harmless the few of them that only give its requests a
+// header or a minimum speed. Other settings can make git write a file of cookies anywhere, or send the user's passwords for a host to
+// another host: through a proxy, with a certificate authority of the author's choice or none.
 var (
 	connections = regexp.MustCompile(`(?s)^(http\..*|remote\..*\.proxy(authmethod)?|core\.gitproxy)$`)
 	harmless    = regexp.MustCompile(`(?s)^http\.(.*\.)?(extraheader|postbuffer|version|useragent|lowspeedlimit|lowspeedtime)$`)
@@ -125,8 +125,8 @@ func (c *Commit) environment() []string {
 	return append(all, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
 }
 
-// run runs git and has its output read; git ends if that fails. Nothing in the folder's own configuration runs other programs for what is
-// done here.
+// run runs git, and read gets its output. If read fails, run stops git. Nothing in the folder's own configuration makes git run other
+// programs here.
 func (c *Commit) run(read func(io.Reader) error, args ...string) error {
 	ctx, stop := context.WithCancel(c.ctx)
 	defer stop()
@@ -192,7 +192,7 @@ func split0(out []byte) (all []string) {
 // pathsPerCall is the maximum number of paths in one call of git, because the length of a command line is limited.
 const pathsPerCall = 500
 
-// Has returns the folders that the commit has.
+// Has returns which of the folders the commit has.
 func (c *Commit) Has(folders []string) (map[string]bool, error) {
 	had := map[string]bool{}
 	for some := range slices.Chunk(folders, pathsPerCall) {
@@ -213,7 +213,7 @@ func (c *Commit) Files(folder string) ([]string, error) {
 	return split0(out), err
 }
 
-// Read returns a file of the commit, within the limit of files. Its error is fs.ErrNotExist if the file does not exist.
+// Read returns a file of the commit, up to the size limit of files. Its error is fs.ErrNotExist if the file does not exist.
 func (c *Commit) Read(file string) (content []byte, err error) {
 	out, err := c.git("ls-tree", "-z", "--name-only", c.revision, "--", file)
 	if err != nil {

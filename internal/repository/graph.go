@@ -27,8 +27,8 @@ type inChannel struct {
 	err      error // why the updates are not known
 }
 
-// comparisons is how many versions are looked at for the updates of an operator's channels: each skipRange of a channel is applied to all of
-// its versions. The largest operators have some hundred thousand.
+// comparisons is the maximum number of versions that are compared for the updates of an operator's channels: each skipRange of a channel is
+// compared with all of its versions. The largest operators need some hundred thousand comparisons.
 const comparisons = 5_000_000
 
 // channels returns the channels of an operator's bundles. They are computed once.
@@ -69,7 +69,7 @@ func (o *operator) channels() map[string]*inChannel {
 	return o.byChannel
 }
 
-// updates returns which bundles of a channel update which, as pipelines see it before there is a catalog. The bundles are by version.
+// updates returns which bundles of a channel update which, as pipelines see it before there is a catalog. in is sorted by version.
 func updates(in []*bundle, mode string, left *int) (map[*bundle][]*bundle, error) {
 	edges := map[*bundle][]*bundle{}
 	if mode == semverMode {

@@ -45,7 +45,7 @@ type mapping struct {
 // inCatalogs reports whether the repository's catalogs offer the operator, instead of the bundles.
 func (o *operator) inCatalogs() bool { return o.ci.FBC.Enabled }
 
-// mode is the update mode of the bundles.
+// mode returns the update mode of the bundles.
 func (o *operator) mode() string {
 	if mode, is := o.ci.UpdateGraph.(string); is && mode != "" {
 		return mode
@@ -96,10 +96,10 @@ func (o *operator) names(but *bundle, of func(*bundle) string) (all []string) {
 	return all
 }
 
-// namesLimit is how many names a message lists.
+// namesLimit is the maximum number of names in a message.
 const namesLimit = 8
 
-// list lists names for a message: each bundle may have a message about all others.
+// list lists the first names for a message, because each bundle may have a message about all others.
 func list(names []string) string {
 	if more := len(names) - namesLimit; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesLimit], ", "), more)
@@ -107,5 +107,5 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// String is for messages.
+// String returns OPERATOR/FOLDER, for messages.
 func (b *bundle) String() string { return fmt.Sprintf("%s/%s", b.operator, b.folder) }

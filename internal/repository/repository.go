@@ -108,8 +108,8 @@ func above(dir string) string {
 	return ""
 }
 
-// patternsLimit is how many bytes the patterns of waivers may have together. A letter can take some hundred times as much when it is compiled,
-// and a number behind it a thousand times as much as that, so there may be none.
+// patternsLimit is the maximum size of all patterns of waivers together, in bytes. Compiled, a letter can take some hundred times its size.
+// A number of repetitions after it multiplies that by up to a thousand, so patterns may not have one.
 const patternsLimit = 64 << 10
 
 // compile compiles the patterns of waivers, each once.
@@ -138,12 +138,12 @@ func (c *Config) compile() error {
 	return nil
 }
 
-// repeats reports whether a part of a pattern is repeated a number of times.
+// repeats reports whether a pattern has a part with a number of repetitions.
 func repeats(pattern *syntax.Regexp) bool {
 	return pattern.Op == syntax.OpRepeat || slices.ContainsFunc(pattern.Sub, repeats)
 }
 
-// organizations are the profiles of the pipelines of organizations.
+// organizations maps organizations to the profiles of their pipelines.
 var organizations = map[string]findings.Gate{
 	"community-operators": findings.Community,
 	"certified-operators": findings.Certified,
@@ -152,7 +152,7 @@ var organizations = map[string]findings.Gate{
 
 const marketplace = "redhat-marketplace"
 
-// Profiles are the profiles of the repository's pipeline, if it is known.
+// Profiles returns the profiles of the repository's pipeline, if it is known.
 func (r *Repository) Profiles() []string {
 	if gate, known := organizations[r.Config.Organization]; known {
 		return []string{string(gate)}
@@ -219,8 +219,8 @@ func (r *Repository) hasPackage(catalog, name string) bool {
 	return false
 }
 
-// openShiftVersions returns the versions of OpenShift for which the repository has catalogs, in order, or else all whose catalogs
-// are still built.
+// openShiftVersions returns the versions of OpenShift for which the repository has catalogs, in order, or if it has none, all versions
+// whose catalogs are still built.
 func (r *Repository) openShiftVersions() (all []openshift.Version) {
 	for _, name := range r.Catalogs() {
 		if v, err := openshift.Parse(name); err == nil {

@@ -48,7 +48,7 @@ func (s *subject) at(b *bundle, file string, path []any, format string, args ...
 	return s.fault(s.rule, b, file, path, format, args...)
 }
 
-// inCI returns a finding about ci.yaml, or the operator's folder if there is none.
+// inCI returns a finding about ci.yaml, or about the operator's folder if it has no ci.yaml.
 func (s *subject) inCI(path []any, format string, args ...any) *findings.Finding {
 	if s.ciFile.File == "" {
 		return s.rule.Finding(s.path(OperatorsDir, s.name), format, args...).In(s.name)
@@ -89,7 +89,7 @@ var table = []rule{
 		Why: "The check check_using_fbc warns: the published catalog can then change without a new bundle.", Gates: community}, false, true, []string{"check_using_fbc"}, checkUsesCatalogs},
 }
 
-// byOtherRules are the names in config.yaml of checks that the rules for bundles and catalogs make.
+// byOtherRules maps rules for bundles and catalogs to the names in config.yaml of the checks that they make.
 var byOtherRules = map[string][]string{
 	"required-fields":      {"check_required_fields"},
 	"openshift-kubernetes": {"check_api_version_constraints"},
@@ -98,11 +98,11 @@ var byOtherRules = map[string][]string{
 	"bundle-format":        {"check_olm_bundle_object_in_fbc"},
 }
 
-// changeRule is about the whole of a change.
+// changeRule is about a change as a whole.
 var changeRule = findings.Rule{ID: "change", Severity: findings.Error, What: "A change adds one bundle of one operator, or changes packages in catalogs, and nothing else. It changes no bundle that is there, and deletes none that a catalog offers.",
 	Why: "Pipelines refuse the change, and a maintainer has to look at it.", Gates: both, ByGates: true}
 
-// Rules are all rules that Check applies.
+// Rules returns all rules that Check applies.
 func Rules() (all []findings.Rule) {
 	for _, row := range table {
 		row.ByGates = true
@@ -229,7 +229,7 @@ func checkReplaces(s *subject, b *bundle) []*findings.Finding {
 		strings.Join(without, ", "), replaced, openshift.VersionsAnnotation, b.OpenShift, replaced.OpenShift))
 }
 
-// channels are the channels of a bundle, with the default channel, sorted.
+// channels returns the channels of a bundle, with the default channel, sorted.
 func channels(b *bundle) []string {
 	all := slices.Clone(b.Channels)
 	if b.DefaultChannel != "" {
@@ -241,7 +241,7 @@ func channels(b *bundle) []string {
 
 func checkDangling(s *subject, b *bundle) (found []*findings.Finding) {
 	if b.err != nil || !slices.Contains(updateModes, s.mode()) {
-		return nil // others report it
+		return nil // other rules report it
 	}
 	report := s.reporter(s.rule, b, b.CSVFile)
 	for _, name := range channels(b) {

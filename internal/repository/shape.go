@@ -83,7 +83,7 @@ func (s shape) faults(rule findings.Rule, d document.Document) (found []*finding
 	return found
 }
 
-// check calls fault for each difference of the value at a path, with a correction or nil.
+// check calls fault for each difference between the value at a path and the shape, with a correction or nil.
 func (s shape) check(value any, at []any, fault func(path []any, fix func(document.Document) []findings.Edit, format string, args ...any)) {
 	name := pathText(at)
 	if got := kindOf(value); got != s.kind {

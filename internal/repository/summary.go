@@ -24,8 +24,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings/outline"
 )
 
-// The limits of a summary: parts of each kind, files of a package before the change, and the length of a drawing, above which GitHub does not
-// draw it.
+// The limits of a summary: parts of each kind, files of a package before the change, and the length of a drawing. GitHub does not draw
+// longer ones.
 const (
 	partsLimit   = 5
 	filesLimit   = 100
@@ -94,7 +94,7 @@ func (r *Repository) Summary(ctx context.Context, c Change, since *Commit, kept 
 	return text.String(), nil
 }
 
-// lines list the added, modified and deleted parts.
+// lines lists the added, modified and deleted parts.
 func (c Change) lines() (lines []outline.Line) {
 	for _, part := range []struct {
 		title string
@@ -116,7 +116,7 @@ func (c Change) lines() (lines []outline.Line) {
 	return lines
 }
 
-// asks lists the access that a new bundle requests, and the requests that the bundle before it does not have.
+// asks lists the access that a new bundle requests, or, if there is an earlier bundle, only the differences from its requests.
 func (r *Repository) asks(o *operator, p Place) string {
 	b := o.find(p.Name)
 	if b == nil || b.err != nil {
@@ -149,7 +149,7 @@ func (r *Repository) asks(o *operator, p Place) string {
 	return "\n### " + title.In(outline.Markdown) + "\n\n" + outline.Markdown.Render(lines, 0)
 }
 
-// before returns the bundle before another one: the one that it replaces, or else the last one of an earlier version, or nil.
+// before returns the predecessor of a bundle: the one that it replaces, or else the one with the latest earlier version, or nil.
 func (o *operator) before(b *bundle) (before *bundle) {
 	for _, other := range o.bundles {
 		switch {
@@ -172,13 +172,13 @@ func (r *Repository) version(p Place) (access.Version, error) {
 	return access.Of(contents)
 }
 
-// compare describes what changes for clusters between a package in a catalog of the commit and now.
+// compare describes how a package in a catalog has changed for clusters since the commit.
 func (c *Commit) compare(ctx context.Context, p Place, now *fbc.Catalog) (text string, err error) {
 	dir, err := os.MkdirTemp("", "berth-check-")
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }() // compare reads from it
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }() // diff.Compare reads from the folder
 	before, err := c.catalog(ctx, p, dir)
 	if err != nil || before == nil {
 		return "", err
@@ -195,8 +195,8 @@ func (c *Commit) compare(ctx context.Context, p Place, now *fbc.Catalog) (text s
 	return "\n" + strings.Replace(report.String(), "What changes for clusters", "### What changes for clusters", 1), nil
 }
 
-// catalog reads a package in a catalog of the commit, by way of a folder. It returns an empty catalog if the commit lacks the
-// package, and nil if it cannot be read.
+// catalog reads a package in a catalog of the commit, whose files it first writes to a folder. It returns an empty catalog if the commit
+// lacks the package, and nil if the package cannot be read.
 func (c *Commit) catalog(ctx context.Context, p Place, dir string) (*fbc.Catalog, error) {
 	files, err := c.Files(CatalogsDir + "/" + p.String())
 	if err != nil {
@@ -247,7 +247,7 @@ func (d drawing) markdown() string {
 	return title + "```mermaid\n" + text + "```\n"
 }
 
-// drawn returns the package that the bundles of an operator define by themselves.
+// drawn returns the package that the bundles of an operator define without a catalog.
 func (o *operator) drawn() *fbc.Package {
 	config := &declcfg.DeclarativeConfig{}
 	entries := map[string][]declcfg.ChannelEntry{}

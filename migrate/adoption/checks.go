@@ -64,9 +64,9 @@ func (in *input) checkOperators(*operator) migrate.Checks {
 	return migrate.Pass(severalOperators, "OLM runs at most one operator of the driver")
 }
 
-// checkSubscriptions refuses Subscriptions from which OLM would install an operator again. It installs operators of
-// the whole cluster, such as these, only in namespaces with an OperatorGroup for all namespaces, which only administrators can
-// create. So no user of another namespace holds a driver up.
+// checkSubscriptions refuses Subscriptions from which OLM would install an operator again. OLM installs operators for the whole cluster,
+// such as these, only in namespaces with an OperatorGroup for all namespaces, which only administrators can create. So users of other
+// namespaces cannot block a hand-over.
 func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 	var others, harmless names
 	for _, s := range in.subscriptions {
@@ -96,7 +96,7 @@ func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 	return migrate.Pass(subscriptions, "no other Subscription would install the operator again")
 }
 
-// names are names of objects. A text has a few of them, as users decide how many there are.
+// names are names of objects. Their text lists only a few of them, as users decide how many there are.
 type names []string
 
 func (n names) String() string {
@@ -242,7 +242,7 @@ func (in *input) checkManagementState(*operator) migrate.Checks {
 	return migrate.Pass(managementState, "the driver is managed")
 }
 
-// checkCSIDriver refuses a driver that an administrator brought.
+// checkCSIDriver refuses a driver that an administrator has installed.
 func (in *input) checkCSIDriver(*operator) migrate.Checks {
 	if in.csiDriver == nil || in.driver.IsOwn(in.csiDriver) {
 		return migrate.Pass(csiDriverOwner, "no other driver of the same name is installed")
@@ -323,8 +323,8 @@ func (in *input) checkRollouts(*operator) (found migrate.Checks) {
 	return migrate.Pass(rolloutState, "the driver's workloads are up to date")
 }
 
-// checkSuccessor refuses if nobody would take the driver over. The cluster storage operator reports that it waits: so
-// it runs, the platform needs the driver, and it does not start while OLM's operator runs.
+// checkSuccessor refuses if nobody would take the driver over. If the cluster storage operator reports that it waits, then it runs, the
+// platform needs the driver, and it does not start its own operator while OLM's operator runs.
 func (in *input) checkSuccessor(o *operator) migrate.Checks {
 	do := "without a cluster storage operator, update the operator within OLM instead: see " + findings.Page("move/adopt.md#without-a-cluster-storage-operator")
 	switch {

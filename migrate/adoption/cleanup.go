@@ -17,16 +17,16 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Cleanup lists the objects that operators run by OLM have left, and which of them can be deleted once the driver has
-// been handed over. Its names come from the driver's definition. It has no journal: each deletion is decided from the
-// observed state, so it can be interrupted anywhere, and another run deletes the rest.
+// Cleanup lists the objects that operators run by OLM have left, and says which of them can be deleted once the driver has been handed
+// over. The names come from the driver's definition. A cleanup has no journal: each deletion is decided from the observed state, so it can
+// be interrupted anywhere, and another run deletes the rest.
 type Cleanup struct {
 	migrate.Outline
 	// Driver is the name of the driver's definition.
 	Driver string `json:"driver"`
-	// Namespace is the driver's, which stays.
+	// Namespace is the driver's namespace, which stays.
 	Namespace string `json:"namespace"`
-	// Remains are deleted, in this order.
+	// Remains are the objects to delete, in this order.
 	Remains []Remain `json:"remains,omitempty"`
 }
 
@@ -39,7 +39,7 @@ type Remain struct {
 	Proof     string    `json:"proof"`
 
 	object    client.Object
-	finalizer string // to remove before
+	finalizer string // to remove before the deletion
 }
 
 func (r Remain) String() string { return named(r.Kind, r.Namespace, r.Name) }
@@ -49,7 +49,7 @@ const CleanupSchema = "berth.adopt-cleanup.v1"
 
 // The steps of a cleanup.
 const (
-	RemoveFinalizer migrate.StepName = "remove-finalizer" // so that no controller reacts to the deletion
+	RemoveFinalizer migrate.StepName = "remove-finalizer" // remove a finalizer, so that no controller reacts to the deletion
 	Delete          migrate.StepName = "delete"           // delete an object that nothing needs
 )
 
@@ -72,7 +72,7 @@ func (c *Cleanup) Describe(lines *escape.Lines) {
 // Text describes the cleanup for people.
 func (c *Cleanup) Text(colour findings.Palette) string { return migrate.Text(c, colour) }
 
-// Cleanup returns the objects that can be deleted after a driver's operators. Nothing is written.
+// Cleanup returns the objects of a driver's former operators that can be deleted. Nothing is written.
 func (r Request) Cleanup(ctx context.Context, cluster migrate.Cluster) (*Cleanup, error) {
 	m, err := r.survey(ctx, cluster, true)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r Request) CleanUp(ctx context.Context, cluster migrate.Cluster, c *Cleanu
 	})
 }
 
-// next returns the first object that is left, according to a later observation.
+// next returns the first object that is left, according to a later observation. It fails if a check refuses, or c lacks the object.
 func (c *Cleanup) next(now *Cleanup) (*Remain, error) {
 	for _, check := range now.Checks {
 		if check.Verdict == findings.Refused {
@@ -195,7 +195,7 @@ func (m *remains) found() []judgedObject {
 	return all
 }
 
-// stages is the order of kinds: permissions go first, and their subjects later.
+// stages are the kinds in the order of deletion: first the permissions, then their subjects.
 var stages = []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role", drivers.SecurityContextConstraintsKind.Kind, "ServiceAccount", "ConfigMap", drivers.CredentialsRequestKind.Kind}
 
 // others returns the objects that are not namespaces.
@@ -218,8 +218,8 @@ func (m *remains) others() (all []judgedObject) {
 	return all
 }
 
-// isHeld reports whether an object in the driver's namespace is deleted and does not go, as anybody may arrange who writes there. Nothing waits
-// for it.
+// isHeld reports whether an object in the driver's namespace is being deleted. Anybody who may write there can block the deletion, so
+// nothing waits for it.
 func (m *remains) isHeld(l leftover) bool {
 	return l.Namespace == m.placed.Namespace && l.object.GetDeletionTimestamp() != nil
 }
@@ -273,7 +273,7 @@ func (m *remains) checkFormer() (checks migrate.Checks) {
 	return append(checks, m.checkSubscriptions(nil)...)
 }
 
-// checkNamespace reports that a namespace of an administrator's choice stays.
+// checkNamespace reports that a namespace that an administrator has chosen stays.
 func (m *remains) checkNamespace() migrate.Checks {
 	o := m.journaled()
 	if o == nil || o.Namespace == drivers.ClusterStorageNamespace || slices.Contains(suggested(m.driver), o.Namespace) || !m.existed {

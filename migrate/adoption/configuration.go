@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// setting is a field of a Subscription's spec.config. OLM applies them to the operator's Deployment, never to the
-// driver's pods. The cluster storage operator ignores them: cluster-wide objects configure its operators.
+// setting is a field of a Subscription's spec.config. OLM applies these fields to the operator's Deployment, never to the driver's pods.
+// The cluster storage operator ignores them: cluster-wide objects configure its operators.
 type setting struct {
 	field string
 	isSet func(v1alpha1.SubscriptionConfig) bool

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// readNamespaces reads the definition's namespaces of operators, and the objects in them that do not belong to the
-// operator. If something else is left to clean up, the content is only read on demand.
+// readNamespaces reads the operators' namespaces in the definition, and the objects in them that do not belong to the operator. It reads
+// these objects only if content is set, or if nothing else is left to clean up.
 func (m *remains) readNamespaces(ctx context.Context, cluster migrate.Cluster, content bool) error {
 	if o := m.journaled(); o != nil {
 		uid, err := migrate.NamespaceUID(ctx, cluster.Client, o.Namespace)
@@ -93,11 +93,11 @@ var defaultObjects = map[string][]string{
 
 var defaultAccounts = []string{"default", "builder", "deployer"}
 
-// foreignObjects returns the objects of an operator's namespace that do not belong to the removed operator: neither to
-// its installation nor to each namespace.
+// foreignObjects returns the objects of an operator's namespace that neither belong to the removed operator's installation nor exist in
+// every namespace.
 func foreignObjects(d drivers.Driver, objects []metav1.PartialObjectMetadata) (found []string) {
 	own := map[types.UID]bool{}
-	for again := true; again; { // until no object is owned by one that was found last
+	for again := true; again; { // until a round finds no more owned objects
 		again = false
 		for _, o := range objects {
 			if !own[o.UID] && (belongs(d, o) || slices.ContainsFunc(o.OwnerReferences, func(owner metav1.OwnerReference) bool { return own[owner.UID] })) {
@@ -114,8 +114,8 @@ func foreignObjects(d drivers.Driver, objects []metav1.PartialObjectMetadata) (f
 	return slices.Compact(found)
 }
 
-// belongs reports whether an object belongs to the operator's installation, or to each namespace. Only administrators
-// write to these namespaces: the definition's begin with "openshift-".
+// belongs reports whether an object belongs to the operator's installation, or exists in every namespace. Only administrators write to
+// these namespaces, whose names in the definition begin with "openshift-".
 func belongs(d drivers.Driver, o metav1.PartialObjectMetadata) bool {
 	switch o.Kind {
 	case "OperatorGroup", v1alpha1.CatalogSourceKind: // they serve this namespace alone

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// olmDelay is the time that OLM gets to repeat actions from its memory after the operator was deleted. It does so some
-// seconds after an installation, and nothing shows whether it will.
+// olmDelay is the time that OLM gets, after the operator was deleted, to repeat actions that it remembers. OLM repeats them some seconds
+// after an installation, and nothing shows whether it will.
 const olmDelay = 15 * time.Second
 
 // Next decides on the next step. Each stage returns its first unfinished step.
@@ -31,7 +31,7 @@ func (s *state) Next() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// leaveOLM is complete when OLM has no objects of the operator, and nothing in its memory.
+// leaveOLM is complete when OLM has no objects of the operator, and remembers none.
 func (s *state) leaveOLM() (migrate.Decision, error) {
 	switch {
 	case s.plan.Operator == nil:
@@ -61,7 +61,7 @@ func (s *state) leaveOLM() (migrate.Decision, error) {
 	return s.awaitOLM("finish work that it remembers")
 }
 
-// leaveExtension is complete when the ClusterExtension is gone, and no API with it.
+// leaveExtension is complete when the ClusterExtension is gone, and has taken no API with it.
 func (s *state) leaveExtension() (migrate.Decision, error) {
 	name := s.plan.Operator.Extension.Name
 	switch e := s.extension; {
@@ -95,7 +95,7 @@ func (s *state) leaveExtension() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// awaitOLM is complete when OLM has had its time since something was deleted.
+// awaitOLM is complete when olmDelay has passed since something was deleted.
 func (s *state) awaitOLM(what string) (migrate.Decision, error) {
 	switch since := s.olmSince(); {
 	case !s.journal.IsOpen(): // somebody else has removed the operator: nothing was deleted, and nothing was recorded

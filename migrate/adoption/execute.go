@@ -36,7 +36,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case DeleteInstalled:
 		return deleteUnchanged(ctx, c, &s.installed[0])
 	case AwaitOLM:
-		return nil // the time of the step in the journal is all that it takes
+		return nil // the engine has recorded the time of the step in the journal, and nothing else is needed
 	}
 	return fmt.Errorf("step %q writes nothing", step)
 }
@@ -54,7 +54,7 @@ func (s *state) changeExtension(ctx context.Context, c client.Client, change fun
 	return c.Patch(ctx, changed, client.MergeFromWithOptions(s.extension.Unstructured, client.MergeFromWithOptimisticLock{}))
 }
 
-// orphan removes the ClusterExtension from the owners of an API, unless that has changed since it was observed.
+// orphan removes the ClusterExtension from the owners of an API, unless the API has changed since it was observed.
 func (s *state) orphan(ctx context.Context, c client.Client, api metav1.PartialObjectMetadata) error {
 	changed := api.DeepCopy()
 	changed.OwnerReferences = slices.DeleteFunc(changed.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == s.plan.Operator.Extension.UID })

@@ -21,9 +21,9 @@ import (
 // OLM v1 installs an operator for a ClusterExtension, and owns all that it installs. When the ClusterExtension is
 // deleted, the garbage collector deletes these objects with it, APIs included, unless the request orphans them.
 //
-// OLM does not act on a ClusterExtension that is being deleted, but it may still be applying it when it is deleted, and
-// then own an API again that the garbage collector has just orphaned. Without the ClusterExtension, that API would go,
-// too. So a finalizer keeps the ClusterExtension until OLM has removed its own and had some time, and it owns no API
+// OLM does nothing for a ClusterExtension that is being deleted. But OLM may still be applying the ClusterExtension when it is deleted,
+// and then own an API again that the garbage collector has just orphaned. That API would be deleted once the ClusterExtension is gone. So
+// a finalizer keeps the ClusterExtension until OLM has removed its own finalizers and had some time, and the ClusterExtension owns no API
 // any more.
 
 // handOverFinalizer keeps a ClusterExtension as long as it owns objects that must stay.
@@ -43,20 +43,20 @@ func (e extension) text(path ...string) string {
 	return text
 }
 
-// namespace is where it installs its package; bundle and version are the installed ones.
+// namespace returns where the ClusterExtension installs its package; bundle and version return the installed bundle and its version.
 func (e extension) namespace() string { return e.text("spec", "namespace") }
 func (e extension) bundle() string    { return e.text("status", "install", "bundle", "name") }
 func (e extension) version() string   { return e.text("status", "install", "bundle", "version") }
 
 func (e extension) isHeld() bool { return controllerutil.ContainsFinalizer(e, handOverFinalizer) }
 
-// isOrphaning reports whether the garbage collector has not orphaned everything yet.
+// isOrphaning reports whether the garbage collector still has objects to orphan.
 func (e extension) isOrphaning() bool {
 	return slices.Contains(e.GetFinalizers(), metav1.FinalizerOrphanDependents)
 }
 
-// ofOLM returns the other finalizers. OLM removes its own when it sees that a ClusterExtension is deleted, after its
-// current action: it does one at a time.
+// ofOLM returns OLM's finalizers. OLM removes them when it sees that a ClusterExtension is deleted, after its current action: it does one
+// at a time.
 func (e extension) ofOLM() []string {
 	return slices.DeleteFunc(e.GetFinalizers(), func(finalizer string) bool {
 		return finalizer == handOverFinalizer || finalizer == metav1.FinalizerOrphanDependents
@@ -103,8 +103,8 @@ var installedKinds = []schema.GroupVersionKind{
 
 var deploymentKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 
-// readLabelled returns the objects of a kind with OLM v1's labels for a ClusterExtension. The caller names kinds that
-// are cluster-scoped, or a namespace: anybody can give an object of their own such labels.
+// readLabelled returns the objects of a kind with OLM v1's labels for a ClusterExtension. For kinds that are not cluster-scoped, the
+// caller must name a namespace: anybody can give an object of their own such labels.
 func readLabelled(ctx context.Context, c client.Client, kind schema.GroupVersionKind, name string, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(listOf(kind))
@@ -118,8 +118,8 @@ func readLabelled(ctx context.Context, c client.Client, kind schema.GroupVersion
 	return list.Items, nil
 }
 
-// readInstalled returns the objects that OLM v1 has installed for an operator of a ClusterExtension, in the order of
-// deletion. Namespaced objects count in the operator's namespace.
+// readInstalled returns the objects that OLM v1 has installed for an operator of a ClusterExtension, in the order of deletion. Namespaced
+// objects count only in the operator's namespace.
 func readInstalled(ctx context.Context, c client.Client, name, namespace string) (found []metav1.PartialObjectMetadata, err error) {
 	for _, kind := range installedKinds {
 		objects, err := readLabelled(ctx, c, kind, name, client.InNamespace(namespace))

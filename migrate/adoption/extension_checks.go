@@ -17,7 +17,7 @@ import (
 // keepExtension warns against deleting the ClusterExtension meanwhile.
 const keepExtension = "do not delete a ClusterExtension of the driver: OLM v1 deletes its APIs with it, and a finalizer of the operator could then remove the driver"
 
-// checkExtensions refuses OLM v1's operators, unless OLM runs nothing else, and an administrator hands it over: the
+// checkExtensions refuses an operator of OLM v1, unless OLM runs no other operator of the driver, and an administrator hands it over: the
 // cluster storage operator has no permission to delete Deployments and roles anywhere.
 func (in *input) checkExtensions(o *operator) migrate.Checks {
 	switch names := in.extensionNames(); {

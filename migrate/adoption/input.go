@@ -29,7 +29,7 @@ import (
 // input is the observed state that a plan is made from. Missing objects are nil.
 type input struct {
 	driver drivers.Driver
-	// proven are the operators to which OLM has given permissions, which only OLM and administrators can forge.
+	// proven are the operators to which OLM has given permissions. Only OLM and administrators can give such permissions.
 	proven []predecessor.Operator
 	// started reports whether the cluster storage operator has started its operator of the driver.
 	started bool
@@ -43,8 +43,8 @@ type input struct {
 	installPlans []v1alpha1.InstallPlan
 	// bySuccessor says that the cluster storage operator itself hands the driver over.
 	bySuccessor bool
-	// extensions are the ClusterExtensions of the driver's package, and installed the objects that the only one has
-	// installed.
+	// extensions are the ClusterExtensions of the driver's package, and installed are the objects that the ClusterExtension has installed,
+	// if there is only one.
 	extensions   []extension
 	installed    []metav1.PartialObjectMetadata
 	namespaceUID types.UID // of the operator's namespace
@@ -87,7 +87,7 @@ func (in *input) readBindings(ctx context.Context, c client.Client) (err error) 
 }
 
 // readBindings returns the operators that OLM runs, as their permissions show, and whether the cluster storage operator has given
-// permissions to its own.
+// permissions to its own operator.
 func readBindings(ctx context.Context, c client.Client, d drivers.Driver) ([]predecessor.Operator, bool, error) {
 	list := &rbacv1.ClusterRoleBindingList{}
 	if err := c.List(ctx, list); err != nil {
@@ -133,8 +133,8 @@ func (in *input) readOLM(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// readSubscriptions reads the Subscriptions to the driver's package. Any user may write them, any number of them and as large as
-// the API server takes, so one at a time is in memory.
+// readSubscriptions reads the Subscriptions to the driver's package. Any user may write any number of Subscriptions, as large as the API
+// server accepts, so only one at a time is in memory.
 func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) error {
 	c, err := subscription.Client(config)
 	if err != nil {
@@ -157,8 +157,8 @@ func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) err
 	return err
 }
 
-// readConfig reads spec.config of the operator's Subscription, about which a plan only warns: the cluster storage operator shows no warnings, and
-// may not read a Subscription by its name.
+// readConfig reads spec.config of the operator's Subscription, which a plan only warns about. It reads nothing for the cluster storage
+// operator, which shows no warnings, and may not read a Subscription by its name.
 func (in *input) readConfig(ctx context.Context, c client.Client) error {
 	o := in.operator()
 	if in.bySuccessor || o == nil || o.subscription == nil {

@@ -16,7 +16,7 @@ type operator struct {
 	// version is its ClusterServiceVersion. It has no UID if it does not exist.
 	version      v1alpha1.ClusterServiceVersion
 	subscription *v1alpha1.Subscription
-	// extension is set instead of these if OLM v1 runs it.
+	// extension is set instead of version and subscription if OLM v1 runs the operator.
 	extension *extension
 }
 
@@ -56,7 +56,7 @@ func (in *input) operator() *operator {
 		if s.Namespace != at[0] {
 			continue
 		}
-		// The one that has installed it is preferred to others, which a check refuses.
+		// The Subscription that has installed the operator is preferred. A check refuses the others.
 		if o.subscription == nil || s.Status.InstalledCSV == o.version.Name && o.subscription.Status.InstalledCSV != o.version.Name {
 			o.subscription = &in.subscriptions[i]
 		}
@@ -64,7 +64,7 @@ func (in *input) operator() *operator {
 	return o
 }
 
-// extensionNames returns the ClusterExtensions that install an operator of the driver or have installed one, sorted.
+// extensionNames returns the names of the ClusterExtensions that install an operator of the driver or have installed one, sorted.
 func (in *input) extensionNames() (found []string) {
 	for _, e := range in.extensions {
 		found = append(found, e.GetName())
@@ -78,8 +78,8 @@ func (in *input) extensionNames() (found []string) {
 	return slices.Compact(found)
 }
 
-// operatorOf returns the operator that OLM v1 runs for a ClusterExtension, or nil if it does not exist, or has not given an
-// operator permissions.
+// operatorOf returns the operator that OLM v1 runs for a ClusterExtension, or nil if the ClusterExtension does not exist, or no operator
+// has permissions for it.
 func (in *input) operatorOf(name string) *operator {
 	at := slices.IndexFunc(in.extensions, func(e extension) bool { return e.GetName() == name })
 	proof := slices.IndexFunc(in.proven, func(p predecessor.Operator) bool { return p.Kind == predecessor.Extension && p.Name == name })

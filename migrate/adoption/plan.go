@@ -1,35 +1,34 @@
-// Package adoption hands a driver whose operator the Operator Lifecycle Manager (OLM) runs over to the cluster storage
-// operator. It is a migration of package migrate, and the command "berth adopt". It removes the operator from OLM: the
-// Subscription, its InstallPlans and its ClusterServiceVersion. The driver keeps running. The cluster storage operator
-// waits until OLM's operator is gone, and then starts its own, which takes the driver over in place.
+// Package adoption hands a driver over to the cluster storage operator, if the Operator Lifecycle Manager (OLM) runs the driver's
+// operator. It is a migration of package migrate, and the command "berth adopt". It removes the operator from OLM: the Subscription, its
+// InstallPlans and its ClusterServiceVersion. The driver keeps running. The cluster storage operator waits until OLM's operator is gone,
+// and then starts its own, which takes the driver over in place.
 //
-// If OLM v1 runs it, it removes the ClusterExtension and its installed objects except the APIs.
+// If OLM v1 runs the operator, the migration removes the ClusterExtension and its installed objects except the APIs.
 //
-// Nothing else is deleted, above all not the object that configured the earlier operator, nor its API, nor a namespace: the
-// earlier operators remove the driver with the Secrets that its volumes need when that object is deleted.
+// Nothing else is deleted, above all not the object that configured the earlier operator, its API, or a namespace: when that object is
+// deleted, the earlier operators remove the driver, with the Secrets that its volumes need.
 //
 // # Who does what
 //
-// The definition says which operators of the driver OLM may have run (drivers.History.Predecessors): versions, the name
-// of the Deployment, and the object that configured it. drivers/predecessor finds them by OLM's ClusterRoleBindings for
-// operators. These are cluster-scoped, while any user may create a Subscription.
+// The driver's definition lists the operators that OLM may have run (drivers.History.Predecessors): their versions, the name of the
+// Deployment, and the object that configured the operator. drivers/predecessor finds them by the ClusterRoleBindings that OLM creates for
+// operators. These are cluster-scoped, so not every user can create them; any user may create a Subscription.
 //
-//   - Hold (operator/clusterstorage/predecessor.go): while there is such an operator, or a pod of it, the cluster
-//     storage operator does not start its own, and storage stays available. The related objects of its ClusterOperator
-//     record the namespaces where pods may be left, for the time after a restart. Once it has started its own operator,
-//     it never waits again, and reports an operator that OLM runs beside it.
+//   - Hold (operator/clusterstorage/predecessor.go): while there is such an operator, or a pod of it, the cluster storage operator does
+//     not start its own, and storage stays available. The related objects of its ClusterOperator record the namespaces where pods may be
+//     left, so that it knows them after a restart. Once it has started its own operator, it never waits again, and reports an operator
+//     that OLM runs beside it.
 //   - Migration (migrate/adoption): it deletes OLM's objects for the operator, and then waits for other controllers.
 //     Its subject is the ClusterCSIDriver, which need not exist. The point of no return is the first deletion.
-//   - Who carries it out: the cluster storage operator, in each sync one step that waits for nothing (successor.go),
-//     and berth adopt. They share the journal. Rooms import downward only, so the operator knows only the progress of a
-//     migration (predecessor.Handover), and cmd/berth-operator brings it as a function. The operator begins one as long
-//     as it has not started its own operator, and continues any that is in progress.
+//   - Who carries it out: berth adopt, and the cluster storage operator, which makes one step in each sync and does not wait
+//     (successor.go). They share the journal. Rooms import downward only, so the cluster storage operator knows only the progress of a
+//     migration (predecessor.Handover), and gets the migration from cmd/berth-operator as a function. It begins a migration only as long
+//     as it has not started its own operator of the driver, and continues any migration that is in progress.
 //   - Cleanup (migrate/adoption/cleanup.go): berth adopt cleanup deletes the former operator's objects that the
 //     definition lists (drivers.Predecessor.Leaves), if nothing needs them any more (proof.go, a pure function). It has
 //     no journal: each deletion is decided from the observed state alone.
-//   - Takeover: the ClusterCSIDriver begins with the log levels from the former operator's configuration. Until the new
-//     operator has reported that all is well, conditions that are not Available count as Available, because the driver
-//     serves volumes as before.
+//   - Takeover: the ClusterCSIDriver begins with the log levels from the former operator's configuration. Until the new operator has
+//     reported that all is well, its Available conditions count as True, because the driver serves volumes as before.
 package adoption
 
 import (
@@ -66,7 +65,7 @@ type Plan struct {
 	Driver string `json:"driver"`
 	// Operator is the operator that OLM runs, nil if it runs no operator.
 	Operator *Operator `json:"operator,omitempty"`
-	// Settings refers to the object that configured it in addition to the ClusterCSIDriver, or is nil.
+	// Settings refers to the object that configured the operator in addition to the ClusterCSIDriver, or is nil.
 	Settings *Settings `json:"settings,omitempty"`
 }
 
@@ -76,7 +75,7 @@ type Operator struct {
 	NamespaceUID types.UID `json:"namespaceUID"`
 	// Subscription is nil if somebody has deleted it.
 	Subscription *Reference `json:"subscription,omitempty"`
-	// Version is its ClusterServiceVersion, and Extension the ClusterExtension for which OLM v1 runs it. There is just one of them.
+	// Version is the operator's ClusterServiceVersion, and Extension the ClusterExtension if OLM v1 runs it. Exactly one of them is set.
 	Version   Reference  `json:"version,omitzero"`
 	Extension *Extension `json:"extension,omitempty"`
 	// Name is the name of its Deployment and of its service account.
@@ -146,7 +145,7 @@ func (s *Settings) describe() string {
 	return fmt.Sprintf("%s with UID %s, log levels %q and %q", s.Resource, s.UID, s.LogLevel, s.OperatorLogLevel)
 }
 
-// Arguments are the command line arguments that select this adoption.
+// Arguments returns the command line arguments that select this adoption.
 func (p *Plan) Arguments(string) string { return escape.Command(" %s", p.Driver) }
 
 // Text describes the plan for people.
@@ -179,7 +178,7 @@ func (s *Settings) levels() string {
 	return fmt.Sprintf("; the new ClusterCSIDriver gets its log levels: logLevel %q, operatorLogLevel %q", s.LogLevel, s.OperatorLogLevel)
 }
 
-// Validate fails unless every field is one that a plan can have. Deleted objects must be in the definition's
+// Validate fails unless every field has a value that a plan can have. Objects that are deleted must belong to one of the definition's
 // predecessors, so that no journal can name anything else.
 func (p *Plan) Validate() error {
 	d, err := p.definition()

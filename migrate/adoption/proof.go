@@ -13,13 +13,13 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// A judgement says whether an object that an operator left can be deleted. One of the fields is set.
+// A judgement says whether an object that an operator left can be deleted. Exactly one of proof, use and stays is set.
 type judgement struct {
-	// proof says why nothing needs it.
+	// proof says why nothing needs the object.
 	proof string
-	// use names its user, and do the solution.
+	// use says what uses the object, and do says what to do about it.
 	use, do string
-	// stays says why it is not only the operator's, so that it stays.
+	// stays says why the object stays: it does not belong to the operator alone.
 	stays string
 }
 
@@ -57,7 +57,7 @@ func (m *remains) judgeAccount(l leftover) judgement {
 	if pod := m.runsWith(l.Name); pod != "" {
 		return used(untilUpdated, "%s runs with it", pod)
 	}
-	for name, secret := range m.secrets { // its tokens go with it
+	for name, secret := range m.secrets { // the account's tokens are deleted with it
 		if secret.Type != corev1.SecretTypeServiceAccountToken || secret.Annotations[corev1.ServiceAccountNameKey] != l.Name {
 			continue
 		}
@@ -78,8 +78,8 @@ func (m *remains) runsWith(account string) string {
 	return ""
 }
 
-// judgeAccounts returns why service accounts that an object names need it, or are not only the driver's. Accounts that
-// today's driver also has get their permissions from objects of its definition.
+// judgeAccounts returns why service accounts that an object names need the object, or why they are not only the driver's. Accounts that
+// the present driver also has get their permissions from objects of its definition.
 func (m *remains) judgeAccounts(accounts []drivers.Account) judgement {
 	for _, a := range accounts {
 		if a.Namespace != m.placed.Namespace || !m.isAccount(a.Name) && !m.isFormerAccount(a.Name) {
@@ -100,7 +100,7 @@ func (m *remains) isFormerAccount(name string) bool {
 	return slices.ContainsFunc(m.leftovers, func(l leftover) bool { return l.Kind.Kind == "ServiceAccount" && l.Name == name })
 }
 
-// isAccount reports whether the driver of today has a service account.
+// isAccount reports whether the present driver has a service account.
 func (m *remains) isAccount(name string) bool { return slices.Contains(m.accounts, name) }
 
 func (m *remains) judgeBinding(l leftover) judgement {

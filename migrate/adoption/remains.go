@@ -31,53 +31,53 @@ type remains struct {
 	command string
 	// unfinished says what the adoption still has to do or wait for; "" if it is complete.
 	unfinished string
-	// installed and installing are the ClusterServiceVersions and InstallPlans about the driver's package, where OLM installs
-	// anything: only administrators create the OperatorGroups that it needs for that.
+	// installed and installing are the ClusterServiceVersions and InstallPlans of the driver's package, in the namespaces where OLM
+	// installs anything: for that, OLM needs OperatorGroups, which only administrators create.
 	installed  []v1alpha1.ClusterServiceVersion
 	installing []v1alpha1.InstallPlan
 	// left is a remaining object of an operator that OLM ran, such as a pod, or "".
 	left string
-	// leftovers are the definition's, with their objects.
+	// leftovers are the leftovers in the driver's definition, each with the object in the cluster.
 	leftovers []leftover
 	// customs are the custom resources that configured the operators, and definitions their APIs.
 	customs     []custom
 	definitions []definition
-	// namespaces are the namespaces of operators that the definition names. existed reports whether the journal's
-	// namespace exists, too.
+	// namespaces are the namespaces of operators that the definition names. existed reports whether the namespace in the journal still
+	// exists.
 	namespaces []operatorNamespace
 	existed    bool
 
-	// Their possible users: all bindings, and the pods, workloads and Secrets in the driver's namespace.
+	// The possible users of these objects: all bindings, and the pods, workloads and Secrets in the driver's namespace.
 	bindings []binding
 	pods     []podUser
 	secrets  map[string]*corev1.Secret
-	// secretReferences are from outside the namespace to Secrets in it.
+	// secretReferences are references from outside the driver's namespace to Secrets in it.
 	secretReferences []secretReference
-	// accounts are the driver's service accounts of today, and permitted the SecurityContextConstraints that roles permit.
+	// accounts are the present driver's service accounts, and permitted are the SecurityContextConstraints that roles permit.
 	accounts  []string
 	permitted map[rbacv1.RoleRef][]string
 }
 
-// leftover is an object that a predecessor made, or nil.
+// leftover is an object that a predecessor made. object is nil if it does not exist.
 type leftover struct {
 	drivers.Leftover
 	object *unstructured.Unstructured
 }
 
-// custom is an object that configured an operator, or nil.
+// custom is an object that configured an operator. object is nil if it does not exist.
 type custom struct {
 	drivers.CustomResource
 	object *unstructured.Unstructured
 }
 
-// definition is the API of such objects, or nil, and the names of the other objects of that API.
+// definition is the API of such objects, with the names of the other objects of that API. object is nil if the API does not exist.
 type definition struct {
 	drivers.CustomResource
 	object *unstructured.Unstructured
 	others []string
 }
 
-// operatorNamespace is a namespace of an operator, or nil, with the objects that do not belong to the operator.
+// operatorNamespace is an operator's namespace, with the objects that are not the operator's. object is nil if it does not exist.
 type operatorNamespace struct {
 	name    string
 	object  *corev1.Namespace
@@ -112,8 +112,8 @@ type podUser struct {
 // secretReference is an object that refers to a Secret.
 type secretReference struct{ from, namespace, name string }
 
-// survey reads all that a cleanup is decided from. The content of the operator's namespaces, which takes a request for each kind
-// of object, is only read when that is all that is left.
+// survey reads all that a cleanup is decided from. The content of the operator's namespaces takes a request for each kind of object, so it
+// is only read if all is set, or if nothing else is left.
 func (r Request) survey(ctx context.Context, cluster migrate.Cluster, all bool) (*remains, error) {
 	in, err := observe(ctx, cluster, r)
 	if err != nil {
@@ -230,8 +230,8 @@ func (m *remains) readLeft(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// isGone reports whether a namespace of an operator is gone, and all of the operator with it. Any user can create another one of the name
-// that the journal has.
+// isGone reports whether a namespace of an operator is gone, and the operator with it. A namespace with the journal's name but another UID
+// counts as gone, as any user can create it.
 func (m *remains) isGone(ctx context.Context, c client.Client, namespace string) (bool, error) {
 	uid, err := migrate.NamespaceUID(ctx, c, namespace)
 	if err != nil {
@@ -311,7 +311,7 @@ func (m *remains) readLeftovers(ctx context.Context, c client.Client) error {
 	return m.readPermitted(ctx, c)
 }
 
-// readPermitted reads which SecurityContextConstraints the roles permit that leftover bindings refer to.
+// readPermitted reads which SecurityContextConstraints are permitted by the roles that leftover bindings refer to.
 func (m *remains) readPermitted(ctx context.Context, c client.Client) error {
 	for _, b := range m.bindings {
 		if b.role.Kind != "ClusterRole" || !slices.ContainsFunc(m.leftovers, func(l leftover) bool { return l.Kind.Kind == b.kind && l.Namespace == b.namespace && l.Name == b.name }) {
@@ -451,8 +451,8 @@ func (m *remains) referBy(from string, parameters map[string]string) {
 	}
 }
 
-// isOperator reports whether an account may belong to an operator that OLM ran, and not to the cluster storage
-// operator's own.
+// isOperator reports whether an account may belong to an operator that OLM ran, and not to the operator that the cluster storage operator
+// runs.
 func isOperator(d drivers.Driver, namespace, account string) bool {
 	return predecessor.IsOperator(d, account) && !(namespace == drivers.ClusterStorageNamespace && account == d.Operator.Name)
 }

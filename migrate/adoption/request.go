@@ -24,7 +24,7 @@ func (r Request) Matches(p *Plan) bool { return p.Driver == r.Driver.Name }
 // Conflicts never fails: the driver is all that is requested.
 func (r Request) Conflicts(*Plan) error { return nil }
 
-// Find returns the driver.
+// Find returns the driver's ClusterCSIDriver, which need not exist.
 func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Subject, error) {
 	custom := &operatorv1.ClusterCSIDriver{}
 	if _, err := migrate.Find(ctx, cluster.Client, custom, "", r.Driver.CSIName); err != nil {

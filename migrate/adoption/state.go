@@ -33,8 +33,8 @@ type state struct {
 	journal *migrate.Journal
 	// The operator that OLM runs: the UID of its namespace, and its objects there.
 	namespaceUID types.UID
-	// subscriptions subscribe to the driver's package, installPlans belong only to the deleted Subscription, and versions
-	// are the driver's.
+	// subscriptions subscribe to the driver's package, installPlans belong only to the plan's Subscription, and versions are the driver's
+	// ClusterServiceVersions.
 	subscriptions []v1alpha1.Subscription
 	installPlans  []v1alpha1.InstallPlan
 	versions      []v1alpha1.ClusterServiceVersion
@@ -50,11 +50,11 @@ type state struct {
 	proven []predecessor.Operator
 	// old are the settings of the operator that OLM runs.
 	old *drivers.OldSettings
-	// Of the cluster storage operator.
+	// successor is the Deployment of the operator that the cluster storage operator has started, and custom is the ClusterCSIDriver.
 	successor *appsv1.Deployment
 	custom    *operatorv1.ClusterCSIDriver
 	sets      []appsv1.DaemonSet // of the driver
-	// conditions are the conditions that it reports in Storage cluster.
+	// conditions are the conditions that the cluster storage operator reports in Storage cluster.
 	conditions []operatorv1.OperatorCondition
 }
 
@@ -130,7 +130,7 @@ func (s *state) readLeft(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return fmt.Errorf("reading Deployment %s/%s: %w", o.Namespace, o.Name, err)
 	}
-	// The cluster storage operator may run its own here, under the same name.
+	// The cluster storage operator may run its own operator here, under the same name.
 	ours := o.Namespace == drivers.ClusterStorageNamespace && o.Name == s.driver.Operator.Name
 	if found && (!ours || isOfOLM(deployment)) {
 		s.left = fmt.Sprintf("Deployment %s/%s", o.Namespace, o.Name)
@@ -158,7 +158,7 @@ func (s *state) readLeft(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// isOfOLM reports whether OLM owns an object, or OLM v1 has installed it, which owns it no more once it is orphaned.
+// isOfOLM reports whether OLM owns an object, or OLM v1 has installed it. OLM v1 no longer owns an object that was orphaned.
 func isOfOLM(object client.Object) bool {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.Kind == v1alpha1.ClusterServiceVersionKind {
@@ -168,7 +168,7 @@ func isOfOLM(object client.Object) bool {
 	return predecessor.IsInstalled(object.GetLabels())
 }
 
-// isOwnedBy reports whether an object has an owner of a UID.
+// isOwnedBy reports whether an object has an owner with this UID.
 func isOwnedBy(object client.Object, uid types.UID) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == uid })
 }
@@ -301,7 +301,7 @@ func (s *state) verifyExtension() error {
 	return nil
 }
 
-// verifySettings fails if somebody decides against the hand-over while the operator that OLM runs may see that.
+// verifySettings fails if the operator's configuration shows a decision against the hand-over, as long as OLM's operator may see it.
 func (s *state) verifySettings() error {
 	wanted := s.plan.Settings
 	if wanted == nil || s.isStarted() {
@@ -318,6 +318,6 @@ func (s *state) verifySettings() error {
 	return nil
 }
 
-// isStarted reports whether the cluster storage operator runs its operator, so that the earlier one's configuration has
-// no effect any more.
+// isStarted reports whether the cluster storage operator runs its own operator, so that the earlier operator's configuration has no effect
+// any more.
 func (s *state) isStarted() bool { return s.successor != nil }

@@ -14,7 +14,7 @@ const (
 	DeleteVersion           migrate.StepName = "delete-version"      // delete the ClusterServiceVersion
 	AddHandOverFinalizer    migrate.StepName = "add-finalizer"       // add a finalizer to the ClusterExtension
 	DeleteExtension         migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan its installed objects
-	DeleteObjectSets        migrate.StepName = "delete-objectsets"   // the same with its ClusterObjectSets
+	DeleteObjectSets        migrate.StepName = "delete-objectsets"   // delete its ClusterObjectSets, and orphan their objects
 	AwaitOLM                migrate.StepName = "await-olm"           // give OLM the time to carry out an InstallPlan again that it remembers
 	KeepAPIs                migrate.StepName = "keep-apis"           // orphan APIs that OLM owns again
 	RemoveHandOverFinalizer migrate.StepName = "remove-finalizer"    // remove the finalizer from the ClusterExtension
@@ -26,7 +26,7 @@ const (
 )
 
 var steps = migrate.StepTable[*Plan]{
-	// An operator cannot be given back to OLM in place: OLM does not take a ClusterServiceVersion into a Subscription that did not
+	// An operator cannot be given back to OLM in place: OLM does not accept a ClusterServiceVersion for a Subscription that did not
 	// install it. So the first deletion is the point of no return.
 	{Name: DeleteSubscription, Has: isSubscribed, NoReturn: isSubscribed, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete Subscription %s, so that OLM installs nothing again; the operator runs on", p.Operator.Subscription.Name)
@@ -75,8 +75,8 @@ var steps = migrate.StepTable[*Plan]{
 	}},
 }
 
-// isInstalled reports whether OLM runs an operator, isOfVersion for a ClusterServiceVersion and isOfExtension for a ClusterExtension.
-// isSubscribed reports whether there is a Subscription to it.
+// isInstalled reports whether OLM runs an operator, isOfVersion whether for a ClusterServiceVersion, and isOfExtension whether for a
+// ClusterExtension. isSubscribed reports whether the operator has a Subscription.
 func isInstalled(p *Plan) bool   { return p.Operator != nil }
 func isOfVersion(p *Plan) bool   { return p.Operator != nil && p.Operator.Extension == nil }
 func isOfExtension(p *Plan) bool { return p.Operator != nil && p.Operator.Extension != nil }

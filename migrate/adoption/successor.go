@@ -32,19 +32,19 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// requestTimeout limits a single request of the cluster storage operator. One that is never answered would hold up all drivers.
+// requestTimeout limits a single request of the cluster storage operator. A request that is never answered would block all drivers.
 const requestTimeout = 30 * time.Second
 
-// NewSuccessor returns the function by which the cluster storage operator hands drivers over to itself. Each call makes
-// at most one step, and never waits. It continues a hand-over from the journal, no matter who began it. With begin it
-// starts one if no check refuses, unless an administrator has rolled one back.
+// NewSuccessor returns the function by which the cluster storage operator hands drivers over to itself. Each call makes at most one step,
+// and never waits. It continues a hand-over from the journal, no matter who began it. With begin, it starts a hand-over if no check
+// refuses, unless an administrator has rolled the hand-over back.
 func NewSuccessor(config *rest.Config) (func(ctx context.Context, d drivers.Driver, begin bool) (predecessor.Handover, error), error) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 20, 40 // of each kind; an observation reads several objects of some
+	config.QPS, config.Burst = 20, 40 // for each kind of object: an observation reads several objects of some kinds
 	config.Timeout = requestTimeout
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -82,7 +82,7 @@ func handOver(ctx context.Context, cluster migrate.Cluster, d drivers.Driver, be
 	return advance(ctx, cluster, p, j)
 }
 
-// advance makes the next step of a plan. Somebody must solve an error of the migration, but not of a request.
+// advance makes the next step of a plan. It returns errors of requests as errors, and errors that somebody must solve as a Handover.
 func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.Journal) (predecessor.Handover, error) {
 	if j.Phase == migrate.RollingBack {
 		return predecessor.Handover{Stage: predecessor.Declined,
@@ -111,8 +111,8 @@ func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.J
 	return h, nil
 }
 
-// followExtension returns the progress of an administrator who hands over an operator of OLM v1. For the cluster
-// storage operator, that ends when nothing has permissions from OLM any more.
+// followExtension returns the progress of an administrator who hands over an operator of OLM v1. For the cluster storage operator, the
+// hand-over ends when no operator has permissions from OLM any more.
 func followExtension(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.Journal) (predecessor.Handover, error) {
 	d, err := p.definition()
 	if err != nil {

@@ -87,7 +87,7 @@ func (o *observed) checkMigrated(r Request) (found migrate.Checks) {
 	return found
 }
 
-// chooseWay takes the first way that the cluster allows, or the requested one if it does.
+// chooseWay takes the first way that the cluster allows, or the requested way if the cluster allows it.
 func (o *observed) chooseWay(p *Plan, r Request, open []drivers.Driver) migrate.Checks {
 	var reasons []string
 	for _, way := range Ways {
@@ -233,7 +233,7 @@ func (s *state) checkPools() migrate.Checks {
 	switch {
 	case differs == "":
 		return migrate.Pass(nodePools, "all MachineConfigPools are updated, and none is paused")
-	case s.plan.Direction == Disable: // it may be the way out of a wrong order, and waits for the pools
+	case s.plan.Direction == Disable: // switching off may be the way out of a wrong order, and waits for the pools
 		return migrate.Warn(nodePools, "it is waited for", "%s", differs)
 	}
 	return migrate.Refuse(nodePools, "wait until it is updated; unpause it if it is paused, and find out why if it is degraded: `oc describe machineconfigpool`", "%s", differs)

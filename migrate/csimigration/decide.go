@@ -61,8 +61,8 @@ func (s *state) toward(on bool) (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// pauseNodes is complete when no node can be switched on before the control plane is. Only lists of gates need that, which
-// all components heed at once.
+// pauseNodes is complete when no node can be switched on before the control plane is. Only a list of gates needs that, as all components
+// heed it at once.
 func (s *state) pauseNodes() (migrate.Decision, error) {
 	if !s.plan.PausesPools || s.position() == s.last() && s.controlPlaneDiffers(s.of(), true) == "" {
 		return migrate.NoStep()
@@ -121,7 +121,7 @@ func (s *state) disableNodes() (migrate.Decision, error) {
 		return migrate.Execute(DisableNodes)
 	case s.position() == 1 && s.last() == 1:
 		return migrate.Execute(DisableGates)
-	case s.position() == 0 && s.plan.PausesPools && s.paused() != nil: // of a rollback
+	case s.position() == 0 && s.plan.PausesPools && s.paused() != nil: // in a rollback
 		return migrate.Execute(UnpausePools)
 	}
 	if differs := s.nodesDiffer(s.of(), false); differs != "" {
@@ -183,15 +183,15 @@ func (s *state) of() []drivers.Driver { return s.plan.drivers() }
 
 func (s *state) featureSet() configv1.FeatureSet { return s.featureGate.Spec.FeatureSet }
 
-// settings are the values of spec.featureSet that lead from off to on.
+// settings returns the values of spec.featureSet that lead from off to on.
 func (s *state) settings() []configv1.FeatureSet {
 	return append([]configv1.FeatureSet{s.plan.Off}, ways[s.plan.Way].sets...)
 }
 
-// last is the position at which all is switched on.
+// last returns the position at which all is switched on.
 func (s *state) last() int { return len(ways[s.plan.Way].sets) }
 
-// position is how far the FeatureGate is from off to on: an index of settings, or -1 if it is at none.
+// position returns how far the FeatureGate is from off to on: an index of settings, or -1 if it has none of them.
 func (s *state) position() int {
 	if s.plan.Way != Custom {
 		return slices.Index(s.settings(), s.featureSet())

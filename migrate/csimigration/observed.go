@@ -29,7 +29,7 @@ import (
 type observed struct {
 	// featureGate is nil on clusters that have none, which are not OpenShift.
 	featureGate *configv1.FeatureGate
-	// featureSets are the values that the API server takes for its spec.featureSet.
+	// featureSets are the values that the API server accepts for the FeatureGate's spec.featureSet.
 	featureSets []string
 	version     semver.Version
 	// updating says that the cluster is being updated to another version.
@@ -55,7 +55,7 @@ type node struct {
 	migrated, drivers sets.Set[string]
 	// config, desired and state come from the machine-config operator, with its reason.
 	config, desired, state, reason string
-	// attached are names of volumes.
+	// attached are the names of the volumes that are attached to the node.
 	attached []string
 }
 
@@ -92,7 +92,7 @@ type driverState struct {
 // attachment is a VolumeAttachment of a driver for a volume with an in-tree source.
 type attachment struct{ name, driver, volume, node string }
 
-// observe reads all that is decided on.
+// observe reads all that decisions are made from.
 func observe(ctx context.Context, c client.Client) (*observed, error) {
 	o := &observed{drivers: map[string]driverState{}, volumes: map[string][]string{}}
 	for _, read := range []func(context.Context, client.Client) error{
@@ -264,7 +264,7 @@ func (o *operator) readRevisions(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// assignment is a feature gate in the arguments of components.
+// assignment matches a feature gate in the arguments of components.
 var assignment = regexp.MustCompile(`\b(` + generalGate + `[A-Za-z]*)=(true|false)\b`)
 
 // gatesIn returns the feature gates of CSI migration in the configuration of a component.

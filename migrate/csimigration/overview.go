@@ -15,7 +15,7 @@ import (
 // OverviewSchema is the schema of an Overview in JSON.
 const OverviewSchema = "berth.csi-migration-overview.v1"
 
-// Overview is where the cluster stands.
+// Overview is the state of CSI migration in the cluster.
 type Overview struct {
 	// Schema is OverviewSchema.
 	Schema string `json:"schema"`
@@ -29,14 +29,14 @@ type Overview struct {
 	Plugins []PluginReport `json:"plugins"`
 	// Waits names the parts of control plane and nodes that are being rolled out, or "".
 	Waits string `json:"waits,omitempty"`
-	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out, and no open
-	// switch has an unknown state.
+	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out, no driver is missing, and the
+	// state of each plugin that can be switched is known.
 	Safe bool `json:"safe"`
 	// Migration is the migration in progress.
 	Migration *migrate.Status[*Plan] `json:"migration,omitempty"`
 }
 
-// PluginReport is where a plugin stands.
+// PluginReport is the state of a plugin.
 type PluginReport struct {
 	Plugin string `json:"plugin"`
 	Driver string `json:"driver"`
@@ -55,7 +55,7 @@ type PluginReport struct {
 	Stranded   []Stranded `json:"stranded,omitempty"`
 }
 
-// Observe returns where the cluster stands, with the migration in progress.
+// Observe returns the state of CSI migration in the cluster, with the migration in progress.
 func Observe(ctx context.Context, cluster migrate.Cluster) (*Overview, error) {
 	o, err := observe(ctx, cluster.Client)
 	if err != nil {

@@ -1,22 +1,20 @@
-// Package csimigration switches CSI migration on and off, in the right order: with it, Kubernetes hands volumes with
-// in-tree sources, such as a cloud's disks, to CSI drivers. It is a migration of package migrate, and the command
-// "berth csi-migration".
+// Package csimigration switches CSI migration on and off, in the right order. With CSI migration, Kubernetes hands volumes with in-tree
+// sources, such as a cloud's disks, to CSI drivers. The package is a migration of package migrate, and the command "berth csi-migration".
 //
-// When it is switched on, the control plane has to come before the nodes, and the nodes before the control plane when
-// it is switched off. Otherwise volumes stay attached for ever, because a different component would have to detach them
-// than attached them. The nodes are drained one by one by the machine-config operator. No driver is installed or
-// removed.
+// CSI migration has to be switched on in the control plane before the nodes, and switched off on the nodes before the control plane.
+// Otherwise volumes stay attached for ever, because the component that would have to detach them is not the component that attached them.
+// The machine-config operator drains the nodes one by one. No driver is installed or removed.
 //
 // # How it decides
 //
-// The definition of a driver says which in-tree volumes Kubernetes hands to it (drivers.InTree): the volume source, the
-// plugin's name, its feature gate, and the OpenShift versions from which the gate can be switched, and from which it is
-// on for good. migrate/csimigration reads the cluster once for each decision (observed.go), determines the state of
-// each component (standing.go), and decides (decide.go). A component of the control plane is on when each of its nodes
-// runs a revision whose ConfigMaps have the gate, and a kubelet when its CSINode lists the plugin. A table lists the
-// ways to configure the cluster (way.go). Switching off, and the rollback of switching on, are the same function.
+// The definition of a driver says which in-tree volumes Kubernetes hands to it (drivers.InTree): the volume source, the plugin's name, its
+// feature gate, and the OpenShift versions from which the gate can be switched, and from which it is on for good. migrate/csimigration
+// reads the cluster once for each decision (observed.go), determines the state of each component (standing.go), and decides (decide.go). A
+// component of the control plane is on when each of its nodes runs a revision whose ConfigMaps have the gate; a kubelet is on when its
+// CSINode lists the plugin. A table lists the ways to configure the cluster (way.go). Switching off uses the same function as rolling back
+// a switch-on.
 //
-// test/restarts plays the operators that restart the components at a real API server.
+// test/restarts simulates the operators that restart the components, against a real API server.
 package csimigration
 
 import (
@@ -68,7 +66,7 @@ type Plan struct {
 	Way Way `json:"way,omitempty"`
 	// Version is the OpenShift version of the cluster.
 	Version string `json:"version"`
-	// To is the version of a downgrade.
+	// To is the version to downgrade to.
 	To string `json:"to,omitempty"`
 	// Before is the feature set when the plan was made, and Off the one that switches everything off.
 	Before configv1.FeatureSet `json:"before"`
@@ -92,7 +90,7 @@ func (p *Plan) Irreversible() string {
 	return ""
 }
 
-// Drivers are the names of the drivers whose plugins can be switched, sorted.
+// Drivers returns the names of the drivers whose plugins can be switched, sorted.
 func Drivers() (names []string) {
 	for _, d := range plugins() {
 		names = append(names, d.Name)
@@ -131,7 +129,7 @@ func changes(was, now *Plan) []string {
 	return found
 }
 
-// Arguments are the command line arguments that select the migration. There is one at a time, so none are needed.
+// Arguments returns the command line arguments that select the migration: none, as there is one migration at a time.
 func (p *Plan) Arguments(string) string { return "" }
 
 // Text describes the plan for people.
@@ -199,7 +197,7 @@ func (s *state) objects() (objects []migrate.Object) {
 	return objects
 }
 
-// Validate fails unless every field is one that a plan can have. The writes follow from the direction and the way.
+// Validate fails unless every field has a value that a plan can have. The writes follow from the direction and the way.
 func (p *Plan) Validate() error {
 	var errs []error
 	if p.Subject.Name != "cluster" {

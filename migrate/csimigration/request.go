@@ -14,11 +14,11 @@ import (
 // Request is an administrator's request.
 type Request struct {
 	Direction Direction
-	// Plugins are the names of drivers. Without any, all plugins that can be switched are.
+	// Plugins are the names of drivers. If there are none, all plugins that can be switched are requested.
 	Plugins []string
 	// Way is the way that was chosen, or empty.
 	Way Way
-	// To is the version of a downgrade.
+	// To is the version to downgrade to.
 	To string
 }
 

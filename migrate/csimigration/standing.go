@@ -12,7 +12,7 @@ import (
 // kubelets is the component that all nodes have.
 const kubelets = "kubelet"
 
-// Standing is a component's state of a plugin: the nodes where it is on, and where it is off.
+// Standing is the state of a plugin in a component: the nodes where it is on, and where it is off.
 type Standing struct {
 	Component string   `json:"component"`
 	On        []string `json:"on,omitempty"`
@@ -78,7 +78,7 @@ func shortList(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// standings returns each component's state of a plugin, the control plane first.
+// standings returns the state of a plugin in each component, the control plane first.
 func (o *observed) standings(d drivers.Driver) []Standing {
 	var found []Standing
 	for _, component := range o.operators {
@@ -87,7 +87,7 @@ func (o *observed) standings(d drivers.Driver) []Standing {
 	return append(found, o.nodeStanding(d))
 }
 
-// standing returns where a component of the control plane stands.
+// standing returns the state of a plugin in a component of the control plane.
 func (o *operator) standing(d drivers.Driver, byDefault bool, nodes []node) Standing {
 	s := Standing{Component: o.component}
 	reported := map[string]bool{}
@@ -113,7 +113,7 @@ func (o *operator) standing(d drivers.Driver, byDefault bool, nodes []node) Stan
 	return s
 }
 
-// nodeStanding returns where the kubelets stand.
+// nodeStanding returns the state of a plugin in the kubelets.
 func (o *observed) nodeStanding(d drivers.Driver) Standing {
 	s := Standing{Component: kubelets}
 	for _, n := range o.nodes {
@@ -129,8 +129,8 @@ func (o *observed) nodeStanding(d drivers.Driver) Standing {
 	return s
 }
 
-// controlPlaneDiffers names the parts of the control plane that are not as wanted for some plugins, or "". With "",
-// each node of each component runs a revision with the gates, and the latest revision has them, too.
+// controlPlaneDiffers names a part of the control plane that is not as wanted for some plugins, or returns "" if each node of each
+// component runs the latest revision, and that has the gates as wanted.
 func (o *observed) controlPlaneDiffers(of []drivers.Driver, on bool) string {
 	for _, component := range o.operators {
 		if !component.found {
@@ -149,7 +149,7 @@ func (o *observed) controlPlaneDiffers(of []drivers.Driver, on bool) string {
 	return ""
 }
 
-// rollout describes the rest of the roll-out of a component's latest revision, starting with a colon, or "".
+// rollout describes what is left of the roll-out of a component's latest revision, starting with a colon; "" if nothing is left.
 func (o *operator) rollout() string {
 	for _, status := range o.nodes {
 		switch {
@@ -195,7 +195,7 @@ func (o *observed) poolsDiffer(before string) string {
 	return ""
 }
 
-// nodeReasons are the reasons of nodes that are degraded, starting with a colon.
+// nodeReasons returns the reason of a degraded node, starting with a colon; "" if no node has one.
 func (o *observed) nodeReasons() string {
 	for _, n := range o.nodes {
 		if n.reason != "" {
@@ -239,7 +239,7 @@ func (o *observed) attachedBy(of []drivers.Driver) (found []attachment) {
 	return found
 }
 
-// Stranded is a volume that nothing detaches, or would detach after the next switch.
+// Stranded is a volume that nothing detaches, now or after the next switch.
 type Stranded struct {
 	Volume string `json:"volume"`
 	Node   string `json:"node"`
@@ -249,9 +249,9 @@ type Stranded struct {
 	InTree bool `json:"inTree"`
 }
 
-// stranded returns the volumes of a plugin that a wrong order strands. The Attach/Detach controller uses the driver for
-// a node if the node says that the plugin is migrated, and, unless it is patched, if its own gate is on. It does not
-// detach volumes that were attached in the other way.
+// stranded returns the volumes of a plugin that a wrong order strands. The Attach/Detach controller uses the driver for a node if the node
+// says that the plugin is migrated, and, unless the controller is patched, if its own gate is on. The controller does not detach volumes
+// that were attached in the other way.
 func (o *observed) stranded(d drivers.Driver) (found []Stranded) {
 	controller := true
 	for _, component := range o.operators {
@@ -284,8 +284,8 @@ func (o *observed) stranded(d drivers.Driver) (found []Stranded) {
 	return found
 }
 
-// wrongOrder says that nodes are migrated and the control plane is not, or "". It makes no difference to an
-// Attach/Detach controller that follows the nodes' reports.
+// wrongOrder says that nodes are migrated and the control plane is not, or "". The order makes no difference to an Attach/Detach
+// controller that follows the nodes' reports.
 func (o *observed) wrongOrder(d drivers.Driver) string {
 	if isPatched(o.version) || len(o.nodeStanding(d).On) == 0 {
 		return ""

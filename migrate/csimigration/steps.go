@@ -50,7 +50,7 @@ func (p *Plan) ListSteps() (found []migrate.Step) {
 	return found
 }
 
-// isListed reports whether the feature set was the one of the way already.
+// isListed reports whether the feature set was already the feature set of the way.
 func (p *Plan) isListed() bool { return p.Before == ways[p.Way].sets[0] }
 
 // Does describes a step of the plan or of its rollback.

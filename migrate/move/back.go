@@ -31,13 +31,13 @@ type back struct {
 	extension    *unstructured.Unstructured
 	// installed are the objects that OLM v1 has installed.
 	installed []metav1.PartialObjectMetadata
-	// subscribed is a Subscription to the package in the namespace, or one of the name that it had, and versions OLM v0's
-	// ClusterServiceVersions there.
+	// subscribed is a Subscription in the namespace that is to the package or has the name of the earlier Subscription, and versions are
+	// OLM v0's ClusterServiceVersions there.
 	subscribed *v1alpha1.Subscription
 	versions   []v1alpha1.ClusterServiceVersion
-	// has are the packages that OLM v0 has installed in the namespace, of those that the operator needs.
+	// has are the packages that the operator needs and that OLM v0 has installed in the namespace.
 	has []string
-	// existing are the reasons why OLM v0 could not install the APIs again, because of their objects.
+	// existing are the reasons why OLM v0 could not install the APIs again: objects of the APIs that it cannot read or validate.
 	existing []prediction.Reason
 	// source is the catalog of the Subscription, or unread is why it cannot be read.
 	source *fbc.Catalog
@@ -91,7 +91,7 @@ func (in *back) readInstalled(ctx context.Context, c client.Client) error {
 			add(*found)
 		}
 	}
-	// Those that a list leaves out keep their labels, and nothing else: what was taken over is found by the plan that did it.
+	// Objects that a list leaves out keep nothing of OLM v1 but their labels: the objects that were taken over are found in the plan.
 	inNamespace := first{rank: in.rankNew}
 	for _, kind := range bundleKinds {
 		of, options := add, []client.ListOption{labelsOf(in.moved.Subject.Name)}
@@ -165,7 +165,7 @@ func (in *back) readV0(ctx context.Context, cluster migrate.Cluster) error {
 	return nil
 }
 
-// text returns a field of the ClusterExtension.
+// text returns a field of an object.
 func text(of *unstructured.Unstructured, path ...string) string {
 	found, _, _ := unstructured.NestedString(of.Object, path...)
 	return found
@@ -239,7 +239,7 @@ func (in *back) checkV0() migrate.Checks {
 	return migrate.Pass(namespaceTaken, "OLM v0 has nothing of the package in the namespace")
 }
 
-// checkExisting refuses objects that OLM v0 could not read or validate, as it does whenever it installs.
+// checkExisting refuses objects that OLM v0 cannot read or validate, as it does whenever it installs.
 func (in *back) checkExisting() migrate.Checks { return checkExisting(in.existing, "") }
 
 // checkSource refuses a version that OLM v0's catalog does not have.

@@ -41,10 +41,10 @@ var (
 	}
 )
 
-// isOfCluster reports whether the objects of a kind of permissions have no namespace.
+// isOfCluster reports whether the permissions of a kind are cluster-scoped.
 func isOfCluster(kind string) bool { return strings.HasPrefix(kind, "Cluster") }
 
-// The labels by which OLM v0 names the owner of an object. It deletes cluster-scoped ones with all three when the owner is deleted.
+// Labels of OLM v0. When the owner of an object is deleted, OLM v0 deletes the object if it is cluster-scoped and has the first three.
 const (
 	ownerLabel          = "olm.owner"
 	ownerKindLabel      = "olm.owner.kind"
@@ -53,12 +53,12 @@ const (
 	specHashLabel       = "olm.deployment-spec-hash"
 )
 
-// labelsOfVersion are the labels that OLM v0 gives the objects that it creates for a ClusterServiceVersion.
+// labelsOfVersion returns the labels that OLM v0 gives the objects that it creates for a ClusterServiceVersion.
 func labelsOfVersion(namespace, name string) labels.Set {
 	return labels.Set{ownerLabel: name, ownerKindLabel: v1alpha1.ClusterServiceVersionKind, ownerNamespaceLabel: namespace}
 }
 
-// componentLabel is on the objects that OLM v0 shows as parts of a package.
+// componentLabel returns the label of the objects that OLM v0 shows as parts of a package.
 func componentLabel(pkg, namespace string) string {
 	return "operators.coreos.com/" + pkg + "." + namespace
 }
@@ -111,7 +111,7 @@ func hasSteps(p v1alpha1.InstallPlan, version string) bool {
 	})
 }
 
-// steps returns the objects that InstallPlans have created for the version, in addition to those in it and its APIs.
+// steps returns the objects that InstallPlans have created for the version, except its APIs and what the version describes itself.
 func (in *input) steps() (found []Object) {
 	v := in.version()
 	for _, p := range in.installPlans {
@@ -137,10 +137,10 @@ func (in *input) steps() (found []Object) {
 	return found
 }
 
-// ofOLM are the kinds of steps that are no objects of a bundle, or that the ClusterServiceVersion says itself.
+// ofOLM are the kinds of InstallPlan steps that are no objects of a bundle, or that the ClusterServiceVersion itself describes.
 var ofOLM = []string{v1alpha1.ClusterServiceVersionKind, v1alpha1.SubscriptionKind, "CustomResourceDefinition", "ServiceAccount"}
 
-// isGenerated reports whether OLM v0 has made permissions itself, and has not found them in the bundle.
+// isGenerated reports whether OLM v0 has made a permission itself, instead of taking it from the bundle, or whether it does not exist.
 func (in *input) isGenerated(ctx context.Context, c client.Client, o Object) (bool, error) {
 	if !slices.ContainsFunc(permissionKinds, func(k schema.GroupVersionKind) bool { return k.Kind == o.Kind }) {
 		return false, nil
@@ -174,8 +174,8 @@ func find(ctx context.Context, c client.Client, kind schema.GroupVersionKind, na
 // pageSize is how many objects are in memory while a list is read. Their authors decide how large they are.
 const pageSize = 50
 
-// each reads the metadata of objects of a kind, page by page, without annotations, which nobody needs. There are none if the API is not
-// served.
+// each reads the metadata of the objects of a kind, page by page, without annotations, which nobody needs. It reads nothing if the API is
+// not served.
 func each(ctx context.Context, c client.Client, kind schema.GroupVersionKind, do func(metav1.PartialObjectMetadata), options ...client.ListOption) error {
 	for next := ""; ; {
 		page := &metav1.PartialObjectMetadataList{}
@@ -202,12 +202,12 @@ func list(ctx context.Context, c client.Client, kind schema.GroupVersionKind, op
 	return found, err
 }
 
-// maxListed is the maximum number of objects of a list that count, as anybody may create any number who writes in the operator's namespace.
+// maxListed is how many objects of a list are kept: anybody who may write in the operator's namespace can create any number of them.
 const maxListed = 50
 
-// first are the first objects of lists, at most maxListed: the oldest among those that rank the same.
+// first keeps the first objects of lists, at most maxListed: by rank, and with the same rank, the oldest first.
 type first struct {
-	// rank says which objects come first: those with the least one. Objects with a negative one do not count.
+	// rank says which objects come first: those with the lowest rank. Objects with a negative rank are left out.
 	rank    func(metav1.PartialObjectMetadata) int
 	objects []metav1.PartialObjectMetadata
 }
@@ -216,7 +216,7 @@ func (f *first) add(o metav1.PartialObjectMetadata) {
 	if f.rank(o) < 0 {
 		return
 	}
-	at, _ := slices.BinarySearchFunc(f.objects, o, func(a, b metav1.PartialObjectMetadata) int { // what is older was not created to keep others out
+	at, _ := slices.BinarySearchFunc(f.objects, o, func(a, b metav1.PartialObjectMetadata) int { // older objects do not aim to keep others out
 		return cmp.Or(f.rank(a)-f.rank(b), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
 	if at == maxListed {
@@ -226,7 +226,7 @@ func (f *first) add(o metav1.PartialObjectMetadata) {
 	f.objects = f.objects[:min(len(f.objects), maxListed)]
 }
 
-// ranked is a rank of objects that fulfil a condition before the others.
+// ranked returns a rank that puts the objects that fulfil a condition before the others.
 func ranked(is func(metav1.PartialObjectMetadata) bool) func(metav1.PartialObjectMetadata) int {
 	return func(o metav1.PartialObjectMetadata) int {
 		if is(o) {
@@ -280,8 +280,8 @@ func isOwnedBy(object client.Object, uid types.UID) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == uid })
 }
 
-// readOffered reads the installed version from the catalogs of OLM v1. It counts as the installed bundle if all of its
-// objects are known.
+// readOffered reads the bundle of the installed version from the catalogs of OLM v1. If all objects of that bundle are known, it counts as
+// the installed bundle.
 func (in *input) readOffered(ctx context.Context, catalogs []*prediction.ClusterCatalog) error {
 	for _, catalog := range catalogs {
 		if catalog.Content == nil || in.request.Catalog != "" && catalog.Name != in.request.Catalog {
@@ -317,7 +317,7 @@ func (in *input) content(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, e
 	return read, err
 }
 
-// readPresent reads the objects that OLM v1 will make of the bundle and that exist.
+// readPresent reads the objects that OLM v1 will make from the bundle and that exist already.
 func (in *input) readPresent(ctx context.Context, c client.Client) error {
 	steps := in.steps()
 	for _, wanted := range in.bundle.Objects(&in.extension().Request) {
@@ -334,7 +334,7 @@ func (in *input) readPresent(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// extension is the ClusterExtension of exactly the installed version, as it is predicted.
+// extension returns the ClusterExtension of exactly the installed version, for the prediction.
 func (in *input) extension() *prediction.Extension {
 	e := &prediction.Extension{Package: in.request.Package, Versions: in.number(), Catalogs: catalogSelector(in.request.Catalog)}
 	e.Name, e.Namespace, e.Gates = in.request.Package, in.own.Namespace, in.request.Gates
@@ -344,7 +344,7 @@ func (in *input) extension() *prediction.Extension {
 	return e
 }
 
-// loosened is the ClusterExtension once the move is complete.
+// loosened returns the ClusterExtension as it is once the move is complete.
 func (in *input) loosened(e *prediction.Extension) *prediction.Extension {
 	later := *e
 	later.Versions, later.Channels = "", nil
@@ -366,7 +366,7 @@ func catalogSelector(name string) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{metadataNameLabel: name})
 }
 
-// readChannels reads the channels of the package in OLM v1's catalogs, and which of them the Subscription's is.
+// readChannels reads the channels of the package in OLM v1's catalogs, and the channel that the Subscription uses.
 func (in *input) readChannels(catalogs []*prediction.ClusterCatalog) {
 	in.channel = in.own.Spec.Channel
 	for _, catalog := range catalogs {
@@ -386,7 +386,7 @@ func (in *input) readChannels(catalogs []*prediction.ClusterCatalog) {
 	}
 }
 
-// marked is a cluster where the objects have the marks that let OLM v1 take them over.
+// marked is the cluster as if the objects had the marks that let OLM v1 take them over.
 type marked struct {
 	refusal.Cluster
 	in *input

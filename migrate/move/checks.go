@@ -21,37 +21,37 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// The codes of checks other than OLM v1's handling of the version.
+// The codes of the checks. If OLM v1 would refuse the version, the check has the code of the predicted reason instead.
 const (
 	olmV1             = "olm-v1"              // the cluster has OLM v1
 	extensionExists   = "cluster-extension"   // no ClusterExtension is for the package
 	subscriptions     = "subscriptions"       // no other Subscription would install the package again
-	dependents        = "dependents"          // no operator of OLM v0 depends on this one, unless it moves first
-	needed            = "needs"               // it is known what the operator needs; back: OLM v0 has that
+	dependents        = "dependents"          // no other operator of OLM v0 needs this operator, or it moves first
+	needed            = "needs"               // the packages that the operator needs are known; on a way back, OLM v0 has them
 	objectSets        = "cluster-object-sets" // OLM v1 can record what Boxcutter applies
 	catalogSource     = "catalog-source"      // the CatalogSource exists, for a way back; can be accepted
 	channelAbsent     = "channel"             // the catalog of OLM v1 has the channel
-	generatedBy       = "generated"           // the Subscription is an administrator's, and not OLM's for a dependency
+	generatedBy       = "generated"           // an administrator has created the Subscription, and not OLM v0 for a dependency
 	installedVersion  = "installed-version"   // the version is installed
 	pendingUpdate     = "pending-update"      // no update is under way
-	operatorGroup     = "operator-group"      // OLM v1 can have the operator watch the same namespaces
+	operatorGroup     = "operator-group"      // with OLM v1, the operator can watch the same namespaces
 	scopedAccount     = "service-account"     // OLM v0 does not install with fewer permissions than OLM v1; can be accepted
 	subscriptionConf  = "subscription-config" // the Subscription's settings for the operator's Deployment stay; can be accepted
-	conditions        = "operator-condition"  // the operator does not ask OLM v0 to wait with updates; can be accepted
+	conditions        = "operator-condition"  // the operator does not ask OLM v0 to delay updates; can be accepted
 	olmV0APIs         = "olm-v0-apis"         // the operator works without OLM v0's APIs; can be accepted
-	conversion        = "conversion-webhook"  // no API has a conversion webhook, which OLM v0 takes away with the version
+	conversion        = "conversion-webhook"  // no API has a conversion webhook, which OLM v0 would remove with the version
 	webhooks          = "webhooks"            // the bundle has no webhooks
-	unknownObjects    = "unknown-objects"     // all that the bundle has brought is known
+	unknownObjects    = "unknown-objects"     // all objects of the bundle are known
 	foreignObjects    = "foreign-objects"     // all objects that OLM v1 takes over belong to this operator
-	differentContent  = "different-content"   // the catalog of OLM v1 has the same version of the same content
+	differentContent  = "different-content"   // the version has the same content in the catalog of OLM v1
 	exactVersion      = "exact-version"       // OLM v1 takes exactly the installed version
 	laterVersions     = "later-versions"      // OLM v1's actions once the move is complete
-	extensionRefused  = "extension-refused"   // the API server takes the ClusterExtension
-	movedBefore       = "moved-before"        // the operator was moved from OLM v0, so that its Subscription is known; back
-	extensionProgress = "extension-progress"  // OLM v1 has finished with the ClusterExtension; back
-	sourceVersion     = "source-version"      // the CatalogSource has the version; back
-	namespaceTaken    = "subscription-exists" // OLM v0 has not installed the package; back
-	existingObjects   = "existing-objects"    // OLM v0 can read and validate the objects of the APIs, as it does whenever it installs; to OLM v1, can be accepted
+	extensionRefused  = "extension-refused"   // the API server accepts the ClusterExtension
+	movedBefore       = "moved-before"        // the operator was moved from OLM v0, so its Subscription is known; only on a way back
+	extensionProgress = "extension-progress"  // OLM v1 has finished with the ClusterExtension; only on a way back
+	sourceVersion     = "source-version"      // the CatalogSource has the version; only on a way back
+	namespaceTaken    = "subscription-exists" // OLM v0 has not installed the package; only on a way back
+	existingObjects   = "existing-objects"    // OLM v0 can read and validate the objects of the APIs; can be accepted on the way to OLM v1
 )
 
 // acceptable are the checks whose refusal an administrator can accept.
@@ -102,8 +102,8 @@ func (in *input) checkV1() migrate.Checks {
 	return migrate.Pass(extensionExists, "the cluster has OLM v1, and no ClusterExtension for the package")
 }
 
-// checkSubscriptions refuses Subscriptions from which OLM v0 installs the package, too. Subscriptions in other
-// namespaces that have installed nothing do no harm: any user can write them.
+// checkSubscriptions refuses other Subscriptions from which OLM v0 would install the package again. It ignores Subscriptions in other
+// namespaces that have installed nothing: they do no harm, and any user can write them.
 func (in *input) checkSubscriptions() (found migrate.Checks) {
 	for _, s := range in.twins {
 		name := s.Namespace + "/" + s.Name
@@ -151,7 +151,7 @@ func (in *input) checkInstalled() migrate.Checks {
 	return migrate.Pass(installedVersion, "ClusterServiceVersion %s is installed", v.Name)
 }
 
-// checkPending refuses an update that OLM v0 carries out. An unapproved one is dropped.
+// checkPending refuses to move while OLM v0 updates the operator. The move drops an update that waits for approval.
 func (in *input) checkPending() migrate.Checks {
 	for _, p := range in.installPlans {
 		if phase := p.Status.Phase; isOf(p, in.own.UID) && phase != v1alpha1.InstallPlanPhaseComplete && phase != v1alpha1.InstallPlanPhaseFailed && phase != v1alpha1.InstallPlanPhaseRequiresApproval {
@@ -194,7 +194,7 @@ func (in *input) targets() []string {
 	return in.groups[0].Status.Namespaces
 }
 
-// watched returns the only namespace that the operator watches; "" if that are all, or several.
+// watched returns the only namespace that the operator watches; "" if it watches all, or several.
 func (in *input) watched() string {
 	if targets := in.targets(); len(targets) == 1 {
 		return targets[0]
@@ -259,7 +259,7 @@ func (in *input) checkChannel() migrate.Checks {
 		"no catalog of OLM v1 has channel %q, which the Subscription names", in.channel)
 }
 
-// inline is spec.config.inline of the ClusterExtension, or nil if it needs none.
+// inline returns spec.config.inline of the ClusterExtension, or nil if it needs none.
 func (in *input) inline() json.RawMessage {
 	fields := map[string]any{}
 	if namespace := in.watched(); namespace != "" {
@@ -272,7 +272,7 @@ func (in *input) inline() json.RawMessage {
 		return nil
 	}
 	text, err := json.Marshal(fields)
-	if err != nil { // it was read from JSON
+	if err != nil { // impossible: config was read from JSON
 		return nil
 	}
 	return text
@@ -286,7 +286,7 @@ func (in *input) deploymentConfig() *v1alpha1.SubscriptionConfig {
 	return in.config()
 }
 
-// config returns the Subscription's settings for the Deployment, or nil. OLM v0 never used its selector.
+// config returns the Subscription's settings for the Deployment, or nil, without their selector, which OLM v0 never used.
 func (in *input) config() *v1alpha1.SubscriptionConfig {
 	config := in.own.Spec.Config.DeepCopy()
 	if config == nil {
@@ -367,7 +367,7 @@ func (in *input) checkWebhooks() migrate.Checks {
 	return migrate.Warn(webhooks, "move it when nobody writes what they check", "the bundle has %d webhooks: OLM v0 deletes them and OLM v1 creates them again, so for some seconds nothing is checked or changed by them; and the operator's pods restart, with another certificate", n)
 }
 
-// checkExisting refuses objects of the operator's APIs that OLM v0 could not read or validate: it does so whenever it installs.
+// checkExisting refuses objects of the operator's APIs that OLM v0 cannot read or validate, as it does whenever it installs.
 func (in *input) checkExisting() migrate.Checks {
 	return checkExisting(in.existing, "neither a rollback nor a move back could install the operator again: ")
 }
@@ -399,7 +399,7 @@ func (in *input) checkObjects() (found migrate.Checks) {
 	return found
 }
 
-// strange says why an object may not be of this operator, and what to do; "" if it is.
+// strange returns why an object seems not to belong to this operator, and what to do. Both are "" if it belongs to this operator.
 func (in *input) strange(p present) (why, do string) {
 	v := in.version()
 	do = "find out whose it is; if it is of this operator, remove that"
@@ -430,7 +430,7 @@ func (in *input) strange(p present) (why, do string) {
 	return "OLM v0 has not brought it", do
 }
 
-// checkContent refuses a version that has another content in the catalog of OLM v1: the operator would be updated in fact.
+// checkContent refuses a version whose content differs in the catalog of OLM v1: the move would in fact update the operator.
 func (in *input) checkContent() migrate.Checks {
 	if in.offered == nil || equality.Semantic.DeepEqual(in.offered.CSV.Spec.InstallStrategy, in.version().Spec.InstallStrategy) {
 		return nil

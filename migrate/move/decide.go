@@ -23,8 +23,8 @@ import (
 // moveFinalizer keeps an owner as long as it owns objects that must stay.
 const moveFinalizer = "berth.dev/move"
 
-// delay is the time that an OLM gets to finish its work after a deletion, also from memory. Nothing shows whether it
-// does anything.
+// delay is the time that an OLM gets after a deletion to finish its work, including work that it still remembers. Nothing shows whether it
+// is still working.
 const delay = 15 * time.Second
 
 // stages returns the decision of the first stage that is not complete.
@@ -52,11 +52,11 @@ func (s *state) goBack() (migrate.Decision, error) {
 
 // endVersion is complete when OLM v0 has no objects of the operator, and no object that must stay is gone.
 //
-// The version comes first. OLM v0 does nothing with one that is being deleted, and as long as the finalizer of the move
-// keeps it, it cannot install it again either. Without the Subscription, it would revert the Subscription's settings
-// for the Deployment, and restart the operator.
+// The version is deleted first. OLM v0 does nothing with a version that is being deleted, and cannot install it again as long as the
+// finalizer of the move keeps it. If the Subscription were deleted first, OLM v0 would revert the Subscription's settings for the
+// Deployment, and restart the operator.
 func (s *state) endVersion() (migrate.Decision, error) {
-	if s.again() != nil && !s.hasVersionBefore() { // it has a version of its own
+	if s.again() != nil && !s.hasVersionBefore() { // the version belongs to the new Subscription
 		return migrate.NoStep()
 	}
 	if next, err := s.deleteVersion(); next.Step != "" {
@@ -124,9 +124,9 @@ func (s *state) unsubscribe() (migrate.Decision, error) {
 	return s.await(AwaitV0, "OLM v0 to finish work that it remembers", DeleteSubscription, DeleteInstallPlans)
 }
 
-// await is complete when an OLM has had its time since one of the steps was started.
+// await is complete when the delay has passed since the step was started. The step is started again after each of the steps in since.
 func (s *state) await(step migrate.StepName, what string, since ...migrate.StepName) (migrate.Decision, error) {
-	if !s.journal.IsOpen() { // somebody else has deleted it: nothing was recorded
+	if !s.journal.IsOpen() { // somebody else has deleted the object: no step was recorded
 		return migrate.NoStep()
 	}
 	for _, e := range slices.Backward(s.journal.Entries) {
@@ -144,7 +144,7 @@ func (s *state) await(step migrate.StepName, what string, since ...migrate.StepN
 	return migrate.Execute(step)
 }
 
-// unnamedAPI returns an API that nothing but the version shows to be of the operator, or nil.
+// unnamedAPI returns an API that does not itself show that it belongs to the operator, or nil.
 func (s *state) unnamedAPI() *metav1.PartialObjectMetadata {
 	for _, t := range s.taken {
 		if t.Kind == definitionKind.Kind && t.live != nil && !s.isNamed(t.live) {
@@ -154,8 +154,8 @@ func (s *state) unnamedAPI() *metav1.PartialObjectMetadata {
 	return nil
 }
 
-// isNamed reports whether an API says itself that it is of the operator: by OLM v0's label of the package, by the annotation of this move,
-// or by the marks of the ClusterExtension. Only administrators write APIs.
+// isNamed reports whether an API itself shows that it belongs to the operator: by OLM v0's label of the package, by the annotation of this
+// move, or by the marks of the ClusterExtension. They can be trusted, as only administrators write APIs.
 func (s *state) isNamed(o *metav1.PartialObjectMetadata) bool {
 	p := s.plan
 	_, component := o.Labels[componentLabel(p.Package, p.Namespace)]
@@ -188,14 +188,14 @@ func isOrphaning(object client.Object) bool {
 	return slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents)
 }
 
-// othersOf returns the finalizers of an OLM.
+// othersOf returns the finalizers of an object that belong to an OLM.
 func othersOf(object client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(finalizer string) bool {
 		return finalizer == moveFinalizer || finalizer == metav1.FinalizerOrphanDependents
 	})
 }
 
-// ownedBy returns an owner's object that must stay, or nil.
+// ownedBy returns an object that an owner owns and that must stay, or nil.
 func (s *state) ownedBy(uid types.UID) *metav1.PartialObjectMetadata {
 	for _, t := range s.taken {
 		if t.live != nil && isOwnedBy(t.live, uid) {
@@ -253,8 +253,8 @@ func (s *state) unmarked() *metav1.PartialObjectMetadata {
 	return nil
 }
 
-// isInstalled reports whether OLM v1 has installed a version for a ClusterExtension, and is at rest, or returns its
-// current action.
+// isInstalled reports whether OLM v1 has installed a version for a ClusterExtension, and is at rest. If not, it also returns what OLM v1
+// is doing.
 func isInstalled(e *unstructured.Unstructured, v Version) (bool, string) {
 	if name := text(e, "status", "install", "bundle", "name"); name != "" && name != v.Name {
 		return false, "it has installed " + name
@@ -270,8 +270,8 @@ func isInstalled(e *unstructured.Unstructured, v Version) (bool, string) {
 	return text(e, "status", "install", "bundle", "name") == v.Name, "it has not begun"
 }
 
-// deploymentsOf returns the Deployments that a version has. On a way back, the plan also names others with the labels of the ClusterExtension,
-// which anybody may create who writes in the namespace.
+// deploymentsOf returns the Deployments that belong to a version. On a way back, the plan also names other Deployments with the labels of
+// the ClusterExtension, which anybody who may write in the namespace can create.
 func (s *state) deploymentsOf(v *v1alpha1.ClusterServiceVersion) (found []appsv1.Deployment) {
 	for _, d := range s.deployments {
 		if slices.ContainsFunc(v.Spec.InstallStrategy.StrategySpec.DeploymentSpecs, func(of v1alpha1.StrategyDeploymentSpec) bool { return of.Name == d.Name }) {
@@ -295,7 +295,7 @@ func rollingOut(deployments []appsv1.Deployment) string {
 	return ""
 }
 
-// tidy is complete when OLM v0's objects that OLM v1 has recreated are gone.
+// tidy is complete when the objects of OLM v0 that OLM v1 has replaced by its own are gone.
 func (s *state) tidy() (migrate.Decision, error) {
 	switch o := s.toReplace(); {
 	case o == nil:
@@ -306,7 +306,7 @@ func (s *state) tidy() (migrate.Decision, error) {
 	return migrate.Execute(DeleteReplaced)
 }
 
-// toReplace returns an object of OLM v0 that OLM v1 has made again, or nil.
+// toReplace returns an object of OLM v0 that OLM v1 has replaced by its own, or nil.
 func (s *state) toReplace() *metav1.PartialObjectMetadata {
 	at := slices.IndexFunc(s.replaced, func(o metav1.PartialObjectMetadata) bool { return !isHeld(o) })
 	if at < 0 {
@@ -315,7 +315,7 @@ func (s *state) toReplace() *metav1.PartialObjectMetadata {
 	return &s.replaced[at]
 }
 
-// isHeld reports whether an object is deleted and does not go, as anybody may arrange who writes in its namespace. Nothing waits for it.
+// isHeld reports whether a namespaced object is being deleted. Anybody who may write there can block that, so nothing waits for it.
 func isHeld(o metav1.PartialObjectMetadata) bool {
 	return o.Namespace != "" && o.DeletionTimestamp != nil
 }
@@ -328,7 +328,7 @@ func (s *state) loosen() (migrate.Decision, error) {
 	return migrate.Execute(Loosen)
 }
 
-// isLoosened reports whether the ClusterExtension is for the versions that the Subscription was for.
+// isLoosened reports whether the ClusterExtension allows the versions that the Subscription allowed.
 func (s *state) isLoosened() bool {
 	now := catalogOf(s.extension)
 	wanted := s.plan.loosened(now)
@@ -345,7 +345,7 @@ func catalogOf(e *unstructured.Unstructured) map[string]any {
 	return found
 }
 
-// Holds reports whether the operator is still where it was moved to.
+// Holds reports whether the operator is still with the OLM that it was moved to.
 func (s *state) Holds() (bool, error) {
 	if s.plan.To == ToV0 {
 		return stays(s.again()) && s.extension == nil, nil
@@ -398,5 +398,5 @@ func (s *state) IsRestored() bool {
 	return s.extension == nil && (untouched || stays(s.again()) && s.isAsBefore(s.again()))
 }
 
-// stays reports whether there is a Subscription, which may be nil, that nobody has deleted.
+// stays reports whether a Subscription, which may be nil, exists and is not being deleted.
 func stays(n *v1alpha1.Subscription) bool { return n != nil && n.DeletionTimestamp == nil }

@@ -51,7 +51,7 @@ func (s *state) leaveV1() (migrate.Decision, error) {
 	return migrate.Wait(RemoveExtensionFinalizer, "ClusterExtension %s to be gone", e.GetName())
 }
 
-// unmarkAll is complete when no object has anything of OLM v1. The marks come before the ClusterExtension.
+// unmarkAll is complete when no object has anything of OLM v1. A move marks objects before it creates the ClusterExtension.
 func (s *state) unmarkAll() (migrate.Decision, error) {
 	if s.withMarks() != nil {
 		return migrate.Execute(UnmarkObjects)
@@ -69,8 +69,7 @@ func (s *state) withMarks() *metav1.PartialObjectMetadata {
 	return nil
 }
 
-// isOfAnother reports whether OLM v1 has installed an object for another ClusterExtension, somebody by another release of Helm, or another
-// move keeps it.
+// isOfAnother reports whether an object belongs to another ClusterExtension, to another release of Helm, or to another move.
 func (s *state) isOfAnother(o *metav1.PartialObjectMetadata) bool {
 	for key, value := range labelsOf(s.plan.Subject.Name) {
 		if is := o.Labels[key]; is != "" && is != value {
@@ -84,8 +83,8 @@ func (s *state) isOfAnother(o *metav1.PartialObjectMetadata) bool {
 	return owner != "" && (owner != s.plan.Subject.Name || o.Annotations[helmNamespaceAnnotation] != s.plan.Namespace)
 }
 
-// ownedMade returns something that OLM v1 has made and that would go with the ClusterExtension, or nil. It stays until OLM v0 has made
-// its own.
+// ownedMade returns an object that OLM v1 has made and that would be deleted with the ClusterExtension, or nil. The object stays until OLM
+// v0 has made its own.
 func (s *state) ownedMade() *metav1.PartialObjectMetadata {
 	at := slices.IndexFunc(s.made, isOwnedByV1)
 	if at < 0 {
@@ -94,7 +93,7 @@ func (s *state) ownedMade() *metav1.PartialObjectMetadata {
 	return &s.made[at]
 }
 
-// forget is complete when OLM v1's records and webhooks are gone: OLM v0 gives the operator another certificate.
+// forget is complete when OLM v1's records and webhooks are gone: these webhooks do not trust the certificate that OLM v0 makes.
 func (s *state) forget() (migrate.Decision, error) {
 	switch {
 	case len(s.remembered) > 0 && s.remembered[0].DeletionTimestamp != nil:
@@ -111,7 +110,7 @@ func isWebhook(o metav1.PartialObjectMetadata) bool {
 	return strings.HasSuffix(o.Kind, "WebhookConfiguration")
 }
 
-// subscribe is complete when OLM v0 has the version, for the Subscription as it was.
+// subscribe is complete when OLM v0 has installed the version, and the Subscription is as it was before the move to OLM v1.
 func (s *state) subscribe() (migrate.Decision, error) {
 	own := s.again()
 	switch {
@@ -156,7 +155,7 @@ func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 		return migrate.Wait(AwaitVersion, "ClusterServiceVersion %s to succeed: its phase is %q, %s", name, v.Status.Phase, oneLine(v.Status.Message))
 	case installed == "":
 		return migrate.Wait(AwaitVersion, "OLM v0 to write into the status of Subscription %s that %s is installed", own.Name, name)
-	case phase == v1alpha1.InstallPlanPhaseInstalling: // the version may have succeeded before the last objects, and does not need them
+	case phase == v1alpha1.InstallPlanPhaseInstalling: // the version may succeed before the last objects exist, as it does not need them
 		return migrate.Wait(AwaitVersion, "OLM v0 to carry out InstallPlan %s", installPlan.Name)
 	}
 	if waits := rollingOut(s.deploymentsOf(v)); waits != "" {
@@ -175,7 +174,7 @@ func (s *state) isAsBefore(own *v1alpha1.Subscription) bool {
 	return equality.Semantic.DeepEqual(*own.Spec, s.plan.Subscription.Spec)
 }
 
-// approve is about the InstallPlan of exactly the version.
+// approve decides about the InstallPlan, which must be for exactly the version.
 func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
 	p := s.plan
 	plan := s.current(own)
@@ -193,7 +192,7 @@ func (s *state) approve(own *v1alpha1.Subscription) (migrate.Decision, error) {
 			plan.Namespace, plan.Name, strings.Join(names, ", "), p.Version.Name)
 	}
 	switch {
-	case !plan.Spec.Approved && plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval: // it has not finished writing it
+	case !plan.Spec.Approved && plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval: // OLM v0 has not finished writing it
 		return migrate.Wait(Approve, "OLM v0 to ask for approval of InstallPlan %s", plan.Name)
 	case !plan.Spec.Approved:
 		return migrate.Execute(Approve)
@@ -214,8 +213,8 @@ func (s *state) current(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 	return &s.installPlans[at]
 }
 
-// leftPending returns an InstallPlan of a later version that waits for approval only because the Subscription asked for that for a
-// moment, or nil. OLM v0 would have approved it itself, and looks at nothing else until somebody has.
+// leftPending returns an InstallPlan of a later version that waits for approval only because the Subscription asked for approval during
+// the move, or nil. OLM v0 would have approved it itself otherwise, and now does nothing else until somebody approves it.
 func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 	plan := s.current(own)
 	asks := s.othersAsk || own.Spec.InstallPlanApproval == v1alpha1.ApprovalManual
@@ -225,7 +224,7 @@ func (s *state) leftPending(own *v1alpha1.Subscription) *v1alpha1.InstallPlan {
 	return plan
 }
 
-// dropMade is complete when OLM v1's objects that OLM v0 has recreated are gone.
+// dropMade is complete when the objects of OLM v1 that OLM v0 has replaced by its own are gone.
 func (s *state) dropMade() (migrate.Decision, error) {
 	switch o := s.toDrop(); {
 	case o == nil:
@@ -236,8 +235,8 @@ func (s *state) dropMade() (migrate.Decision, error) {
 	return migrate.Execute(DeleteMade)
 }
 
-// toDrop returns an object that OLM v1 has made and OLM v0 has made again, or nil. OLM v1 makes nothing once there is a
-// Subscription. A newer object only has the labels of OLM v1, which anybody may set on objects in the namespace, again and again.
+// toDrop returns an object of OLM v1 that OLM v0 has replaced by its own, or nil. OLM v1 makes nothing once there is a Subscription. A
+// newer object is not from OLM v1 and only has its labels, which anybody may set on objects in the namespace, again and again.
 func (s *state) toDrop() *metav1.PartialObjectMetadata {
 	own := s.again()
 	at := slices.IndexFunc(s.made, func(o metav1.PartialObjectMetadata) bool {

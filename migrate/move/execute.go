@@ -82,7 +82,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case DeleteMade:
 		return deleteUnchanged(ctx, c, s.toDrop())
 	case AwaitV0, AwaitV1:
-		return nil // the time of the step in the journal is all that it takes
+		return nil // the engine has recorded the time of the step in the journal, and nothing else is needed
 	}
 	return fmt.Errorf("step %q writes nothing", step)
 }
@@ -100,17 +100,17 @@ func change(ctx context.Context, c client.Client, object client.Object, do func(
 	return c.Patch(ctx, changed, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 }
 
-// maxRewrites is how often one run changes an object, and maxDeleted how many InstallPlans it deletes, until it gives up: whoever may write in
-// the operator's namespace can put everything back as often as the move changes it.
+// maxRewrites is how often one run changes an object, and maxDeleted how many InstallPlans it deletes, before it gives up: whoever may
+// write in the operator's namespace can undo a change as often as the move makes it.
 const (
 	maxRewrites = 10
 	maxDeleted  = 100
 )
 
-// rewrite is change for an object that others can change back. It fails if they always do.
+// rewrite is like change, for an object that others can change back. It fails after maxRewrites changes.
 func (s *state) rewrite(ctx context.Context, c client.Client, object client.Object, do func(client.Object)) error {
 	p, uid, kind := s.plan, object.GetUID(), object.GetObjectKind().GroupVersionKind().Kind
-	if object == client.Object(s.version) { // which was read with its own type
+	if object == client.Object(s.version) { // which was read as a typed object, without its kind
 		kind = v1alpha1.ClusterServiceVersionKind
 	}
 	if p.rewritten[uid] >= maxRewrites {
@@ -127,7 +127,7 @@ func (s *state) rewrite(ctx context.Context, c client.Client, object client.Obje
 	return nil
 }
 
-// verb is the command that continues the move or its rollback.
+// verb returns the command that continues the move or its rollback.
 func (s *state) verb() string {
 	if s.journal.Phase == migrate.RollingBack {
 		return "rollback"
@@ -135,7 +135,7 @@ func (s *state) verb() string {
 	return "resume"
 }
 
-// deletePlan deletes an InstallPlan of the Subscription. It fails if there are always more.
+// deletePlan deletes an InstallPlan of the Subscription. It fails after maxDeleted InstallPlans.
 func (s *state) deletePlan(ctx context.Context, c client.Client) error {
 	p, plan := s.plan, &s.plansOf(s.plan.Subscription.UID)[0]
 	if p.rewritten[p.Subscription.UID] >= maxDeleted {
@@ -152,7 +152,7 @@ func (s *state) deletePlan(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// writerOf says who was the last to write metadata of an object; "" if it does not say.
+// writerOf says who last wrote metadata of an object; "" if its managedFields do not show that.
 func writerOf(object client.Object) string {
 	var last *metav1.ManagedFieldsEntry
 	for i, entry := range object.GetManagedFields() {
@@ -172,7 +172,7 @@ func writerOf(object client.Object) string {
 func addFinalizer(object client.Object)    { controllerutil.AddFinalizer(object, moveFinalizer) }
 func removeFinalizer(object client.Object) { controllerutil.RemoveFinalizer(object, moveFinalizer) }
 
-// keep removes an owner that is about to go.
+// keep removes from an object the reference to an owner that is about to be deleted.
 func (s *state) keep(ctx context.Context, c client.Client) error {
 	if v := s.version; v != nil && s.ownedBy(v.UID) != nil {
 		if o := s.condition; o != nil && o.Annotations[predecessor.EndingAnnotation] != string(v.UID) { // Berth's operators would make the version the owner again

@@ -29,10 +29,11 @@ type input struct {
 	// served reports whether the cluster has OLM v1.
 	served       bool
 	namespaceUID types.UID
-	// own is the Subscription, and twins are others to its package anywhere, of which only what is needed is kept.
+	// own is the Subscription to move, and twins are all others to its package in any namespace, with only the fields that are needed.
 	own   *v1alpha1.Subscription
 	twins []v1alpha1.Subscription
-	// Of the namespace; the versions are not copies. packages has the packages of those that a Subscription has installed, by their names.
+	// In the Subscription's namespace, without copied versions. packages has the package of each version that a Subscription has
+	// installed.
 	versions     []v1alpha1.ClusterServiceVersion
 	packages     map[string]string
 	installPlans []v1alpha1.InstallPlan
@@ -48,22 +49,22 @@ type input struct {
 	known  bool
 	// offered is the bundle in OLM v1's catalog, or nil if it is unknown.
 	offered *refusal.Bundle
-	// present are the objects that OLM v1 will make and that exist, and generated the permissions that OLM v0 has made.
+	// present are objects that OLM v1 will make but that exist already, and generated the permissions and certificates made by OLM v0.
 	present   []present
 	generated []Object
-	// now predicts OLM v1's action with exactly the installed version, and then its action once the move is complete; nil
-	// without OLM v1.
+	// now is the prediction of OLM v1's action with exactly the installed version, and then the prediction of its action once the move is
+	// complete. Both are nil without OLM v1.
 	now, then *prediction.Prediction
-	// channel is the Subscription's channel, or else the default one, and channels are the channels of OLM v1's catalogs.
+	// channel is the Subscription's channel or the package's default one, and channels are all of the package in OLM v1's catalogs.
 	channel  string
 	channels []string
-	// existing are the reasons why OLM v0 could not install the APIs again, because of their objects.
+	// existing are the reasons why OLM v0 could not install the APIs again: objects of the APIs that it cannot read or validate.
 	existing []prediction.Reason
-	// refusedBy is why the API server does not take the ClusterExtension.
+	// refusedBy is the API server's error if it refuses the ClusterExtension.
 	refusedBy error
 }
 
-// present is an object that OLM v1 will make and that exists.
+// present is an object that OLM v1 will make and that exists already.
 type present struct {
 	Object
 	*metav1.PartialObjectMetadata
@@ -103,8 +104,8 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	return in, in.predict(ctx, cluster)
 }
 
-// readSubscriptions reads the Subscriptions to the package. Any user may write Subscriptions, any number of them and as large as the API
-// server takes, so one at a time is in memory.
+// readSubscriptions reads the Subscriptions to the package. Any user may write any number of Subscriptions, as large as the API server
+// accepts, so only one at a time is in memory.
 func (in *input) readSubscriptions(ctx context.Context, cluster migrate.Cluster) error {
 	c, err := subscription.Client(cluster.Config)
 	if err != nil {
@@ -141,7 +142,7 @@ func kept(s v1alpha1.Subscription) v1alpha1.Subscription {
 		Spec: &v1alpha1.SubscriptionSpec{Package: s.Spec.Package}, Status: v1alpha1.SubscriptionStatus{InstalledCSV: s.Status.InstalledCSV}}
 }
 
-// choose returns the Subscription that is meant, and the others to the package.
+// choose returns the requested Subscription, and the other Subscriptions to the package.
 func (r Request) choose(all []v1alpha1.Subscription) (own *v1alpha1.Subscription, twins []v1alpha1.Subscription, err error) {
 	var names []string
 	for i, s := range all {
@@ -194,7 +195,7 @@ func (in *input) readNamespace(ctx context.Context, c client.Client) (err error)
 	return nil
 }
 
-// readPackages reads which packages the versions of the namespace are of.
+// readPackages reads the packages of the versions that Subscriptions of the namespace have installed.
 func (in *input) readPackages(ctx context.Context, cluster migrate.Cluster) error {
 	c, err := subscription.Client(cluster.Config)
 	if err != nil {

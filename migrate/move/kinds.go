@@ -23,8 +23,8 @@ func clusterKind(group, version, kind string) bundleKind {
 	return bundleKind{schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, true}
 }
 
-// bundleKinds are the kinds of objects that bundles have and that both OLMs call the same. A move takes over no other kinds but
-// permissions that a bundle brings.
+// bundleKinds are the kinds of objects that bundles have and that have the same names with both OLMs. Of other kinds, a move takes over
+// only the permissions that a bundle contains.
 var bundleKinds = []bundleKind{
 	clusterKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
 	namespacedKind("apps", "v1", "Deployment"),
@@ -74,5 +74,5 @@ func hasNamespace(kind schema.GroupVersionKind) bool {
 	return slices.Contains([]string{"Role", "RoleBinding", "Certificate", "Issuer"}, kind.Kind)
 }
 
-// labelsOf are on all that OLM v1 has installed for a ClusterExtension.
+// labelsOf returns the labels of all objects that OLM v1 has installed for a ClusterExtension.
 func labelsOf(name string) client.MatchingLabels { return predecessor.LabelsOf(name) }

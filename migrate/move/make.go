@@ -35,7 +35,7 @@ func (in *input) plan() *Plan {
 	return p
 }
 
-// number is the installed version's.
+// number returns the number of the installed version.
 func (in *input) number() string { return in.version().Spec.Version.String() }
 
 // objects returns the objects that will change.
@@ -62,8 +62,8 @@ func (p *Plan) objects() (objects []migrate.Object) {
 	return objects
 }
 
-// movedAnnotation is on objects that a move creates, and on cluster roles that it keeps, with the UID of the moved
-// Subscription. Other objects with the same name do not count.
+// movedAnnotation is on objects that a move creates, and on cluster roles and APIs that it keeps. Its value is the UID of the moved
+// Subscription. Objects of the same name without it do not count.
 const movedAnnotation = "berth.dev/moved-from"
 
 // extension returns the ClusterExtension of exactly the installed version.

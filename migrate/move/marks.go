@@ -14,9 +14,9 @@ import (
 	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
-// OLM v1 takes over an existing object only if the object is marked as its own. With Helm, the marks are a label and
-// two annotations. Boxcutter, which prevents collisions, looks at the controller of the object instead: it must be the
-// ClusterObjectSet that OLM v1 has made of the bundle, and that waits until all collisions are gone.
+// OLM v1 takes over an existing object only if the object is marked as its own. With Helm, the marks are a label and two annotations.
+// Boxcutter, which prevents collisions, checks the controller of the object instead: it must be the ClusterObjectSet that OLM v1 has made
+// from the bundle, which waits until all collisions are gone.
 
 // The label and the annotations of objects that Helm has installed.
 const (
@@ -25,7 +25,7 @@ const (
 	helmNamespaceAnnotation = "meta.helm.sh/release-namespace"
 	helm                    = "Helm"
 	boxcutter               = "olm.operatorframework.io"
-	// revisionAnnotation is Boxcutter's; it takes over no object without a controller that has it.
+	// revisionAnnotation is Boxcutter's. Boxcutter does not take over an object that has this annotation and no controller.
 	revisionAnnotation = "olm.operatorframework.io/revision"
 )
 
@@ -69,7 +69,7 @@ func isMarked(object client.Object, extension, namespace string, boxcutter bool)
 	return object.GetLabels()[managedByLabel] == helm && annotations[helmNameAnnotation] == extension && annotations[helmNamespaceAnnotation] == namespace
 }
 
-// v0Labels are OLM v0's.
+// v0Labels returns the labels that OLM v0 sets on its objects.
 func v0Labels(pkg, namespace string) []string {
 	return []string{ownerLabel, ownerKindLabel, ownerNamespaceLabel, managedLabel, specHashLabel, componentLabel(pkg, namespace)}
 }
@@ -87,7 +87,7 @@ func removeMetadata(object client.Object, labels, annotations []string) {
 	object.SetAnnotations(remove(object.GetAnnotations(), annotations))
 }
 
-// unmark removes OLM v1's marks from an object, and the move's own. The ClusterExtension and ClusterObjectSets are gone or held.
+// unmark removes the marks of OLM v1 and of the move. The ClusterExtension and ClusterObjectSets are gone, or a finalizer keeps them.
 func unmark(object client.Object) {
 	labels := slices.Collect(maps.Keys(predecessor.LabelsOf("")))
 	if by := object.GetLabels()[managedByLabel]; by == helm && object.GetAnnotations()[helmNameAnnotation] != "" || by == boxcutter {
@@ -115,7 +115,7 @@ func hasMarks(object client.Object) bool {
 		len(changed.GetOwnerReferences()) != len(object.GetOwnerReferences())
 }
 
-// definitionOf returns a CustomResourceDefinition with its type.
+// definitionOf converts a CustomResourceDefinition to its Go type.
 func definitionOf(object *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, definition)

@@ -32,7 +32,7 @@ func propertiesOf(v *v1alpha1.ClusterServiceVersion) ([]property.Property, error
 	return said.Properties, nil
 }
 
-// neededOf returns what a version needs of another version, which is of a package, sorted: the package, or its APIs.
+// neededOf returns, sorted, v's dependencies on another version, which belongs to package pkg: the package, or APIs of that version.
 func neededOf(v *v1alpha1.ClusterServiceVersion, pkg string, of *v1alpha1.ClusterServiceVersion) (found []string) {
 	owned := of.Spec.CustomResourceDefinitions.Owned
 	for _, r := range v.Spec.CustomResourceDefinitions.Required {
@@ -41,7 +41,7 @@ func neededOf(v *v1alpha1.ClusterServiceVersion, pkg string, of *v1alpha1.Cluste
 		}
 	}
 	properties, err := propertiesOf(v)
-	if err != nil { // a check says so of the operator that is moved
+	if err != nil { // checkNeeds reports it for the operator that is moved
 		properties = nil
 	}
 	for _, c := range constraintsIn(properties) {
@@ -60,7 +60,7 @@ func neededOf(v *v1alpha1.ClusterServiceVersion, pkg string, of *v1alpha1.Cluste
 	return slices.Compact(found)
 }
 
-// constraintsIn returns the dependencies among properties, those within compound ones, too. What a compound one excludes is none.
+// constraintsIn returns the dependencies among properties, also within compound constraints, but not what these exclude.
 func constraintsIn(properties []property.Property) (found []constraints.Constraint) {
 	for _, p := range properties {
 		c := constraints.Constraint{}
@@ -88,7 +88,7 @@ func constraintsIn(properties []property.Property) (found []constraints.Constrai
 	return found
 }
 
-// within returns a constraint, or those that a compound one consists of.
+// within returns a constraint and, if it is a compound one, the constraints that it consists of.
 func within(c constraints.Constraint) (found []constraints.Constraint) {
 	for _, of := range []*constraints.CompoundConstraint{c.All, c.Any} {
 		if of == nil {
@@ -113,7 +113,7 @@ func (in *input) needs() (found []string) {
 	return slices.Compact(found)
 }
 
-// checkNeeds warns of what the operator needs, and that only OLM v0 saw to.
+// checkNeeds warns of the packages that the operator needs: only OLM v0 ensures that they are installed.
 func (in *input) checkNeeds() migrate.Checks {
 	if _, err := propertiesOf(in.version()); err != nil {
 		return migrate.Refuse(needed, "find out who has written it: OLM v0 copies it from the bundle", "nobody can say what the operator needs: %v", err)
@@ -124,8 +124,8 @@ func (in *input) checkNeeds() migrate.Checks {
 	return migrate.Pass(needed, "the operator needs no other package of the namespace")
 }
 
-// checkDependents refuses an operator that others of the namespace need from OLM v0, which would install it again for them, unless the
-// same run moves those first.
+// checkDependents refuses an operator that other operators in the namespace need, unless the same run moves those first: OLM v0 would
+// install this operator again for them.
 func (in *input) checkDependents() (found migrate.Checks) {
 	v := in.version()
 	var first []string
@@ -156,7 +156,7 @@ func (in *input) checkDependents() (found migrate.Checks) {
 	return migrate.Pass(dependents, "no other operator of the namespace needs this one")
 }
 
-// checkNeeds refuses to move an operator back before what it needs: OLM v0 would install that again, beside OLM v1's.
+// checkNeeds refuses to move an operator back before the packages that it needs: OLM v0 would install them for it, beside OLM v1's.
 func (in *back) checkNeeds() (found migrate.Checks) {
 	for _, pkg := range in.moved.Needs {
 		if !slices.Contains(in.has, pkg) && !slices.Contains(in.request.With, pkg) {
@@ -170,8 +170,8 @@ func (in *back) checkNeeds() (found migrate.Checks) {
 	return found
 }
 
-// Order returns plans in an order in which each can be carried out. On the way to OLM v1, an operator goes before those that it needs, as
-// OLM v0 would install these again for it; on the way back, after them. It fails if operators need each other.
+// Order returns plans in an order in which each can be carried out. On the way to OLM v1, an operator moves before the operators that it
+// needs, as OLM v0 would install these again for it; on the way back, it moves after them. Order fails if operators need each other.
 func Order(plans []*Plan) ([]*Plan, error) {
 	left := slices.Clone(plans)
 	var ordered []*Plan
@@ -196,7 +196,7 @@ func (p *Plan) precedes(other *Plan) bool {
 	return p.Package != other.Package && p.Namespace == other.Namespace && slices.Contains(p.Needs, other.Package)
 }
 
-// circle returns packages that need each other, the least first, among plans of which each has one that precedes it.
+// circle returns packages that need each other, sorted. Each of the plans must have another one that precedes it.
 func circle(plans []*Plan) (found []string) {
 	p := plans[0]
 	for !slices.Contains(found, p.Package) {

@@ -15,7 +15,7 @@ const OverviewSchema = "berth.move-overview.v1"
 type Overview struct {
 	// Schema is OverviewSchema.
 	Schema string `json:"schema"`
-	// Moves are the last ones of each operator, sorted by their packages.
+	// Moves has the last move of each operator, sorted by package.
 	Moves []*migrate.Status[*Plan] `json:"moves"`
 }
 

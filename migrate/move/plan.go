@@ -7,28 +7,26 @@
 // their UIDs throughout: the APIs with all their objects, the Deployments with their pods, and the bundle's other
 // objects.
 //
-// Both OLMs delete what they have installed when its owner is deleted, APIs included. So every owner is deleted with
-// propagation policy Orphan, and a finalizer keeps it until its OLM has removed its own finalizers and it owns nothing
-// any more: OLM may be applying an object at that time, and then own it again.
+// When an owner is deleted, its OLM deletes all that it has installed for the owner, APIs included. So every owner is deleted with
+// propagation policy Orphan, and a finalizer of the move keeps the owner until the OLM has removed its own finalizers and the owner owns
+// nothing any more: the OLM may still be applying an object at that time, and so make the owner own the object again.
 //
 // # How it goes
 //
-// migrate/move moves any operator, so the installed objects determine the plan. Its subject is the ClusterExtension,
-// which need not exist: so both directions, and a rollback, have one journal.
+// migrate/move moves any operator, so the installed objects determine the plan. The plan's subject is the ClusterExtension, which need not
+// exist: so both directions, and a rollback, share one journal.
 //
-//   - Plan (input.go, checks.go): the ClusterServiceVersion, its APIs and the InstallPlans list the bundle's objects.
-//     Whether OLM v1 takes exactly that version is predicted as always (olm/prediction), from a cluster where the
-//     objects have the marks that the move gives them (bundle.go).
-//   - Leaving (decide.go): both OLMs delete what they have installed with its owner, and may still be applying it when
-//     the owner is deleted. So the owner is deleted with propagation policy Orphan, and a finalizer of the move keeps
-//     it until its OLM has removed its own finalizers and it owns nothing any more. Before, cluster roles lose the
-//     labels by which OLM v0 deletes them, so the operator keeps its permissions: the other OLM creates its roles
-//     first, and the old ones are deleted last.
+//   - Plan (input.go, checks.go): the ClusterServiceVersion, its APIs and the InstallPlans list the bundle's objects. olm/prediction
+//     predicts whether OLM v1 takes exactly that version, from a cluster where the objects have the marks that the move gives them
+//     (bundle.go).
+//   - Leaving (decide.go): the owners are deleted as described above. Before that, the move removes from the cluster roles the labels by
+//     which OLM v0 would delete them, so the operator keeps its permissions: the other OLM creates its own roles first, and the old ones
+//     are deleted last.
 //   - Marks (marks.go): Helm takes over objects with its label and annotations. Boxcutter, which prevents collisions,
 //     takes over objects that its own ClusterObjectSet controls: OLM v1 creates the set, finds the collisions, and
 //     tries again every ten seconds.
-//   - Back (decide.go): OLM v0 does not resume a version that it has left, but it installs the same one over the
-//     existing objects. A rollback from anywhere and a move with --to olm-v0 are the same function.
+//   - Back (decide.go): OLM v0 does not resume a version that has left it, but it installs the same version over the existing objects. A
+//     rollback from any step and a move with --to olm-v0 use the same function.
 package move
 
 import (
@@ -75,7 +73,7 @@ type Plan struct {
 	migrate.Outline
 	To      Target `json:"to"`
 	Package string `json:"package"`
-	// Namespace is where the operator is, with both OLMs.
+	// Namespace is the operator's namespace, with both OLMs.
 	Namespace    string    `json:"namespace"`
 	NamespaceUID types.UID `json:"namespaceUID"`
 	// Version is the installed version, which stays installed.
@@ -86,14 +84,14 @@ type Plan struct {
 	Extension Extension `json:"extension"`
 	// TakenOver are the objects that belong to the other OLM after the move.
 	TakenOver []Object `json:"takenOver,omitempty"`
-	// Replaced are permissions and the like that the other OLM makes again, under other names. They are deleted in the end.
+	// Replaced are permissions and Secrets that the other OLM makes again, under other names. The move deletes them at the end.
 	Replaced []Object `json:"replaced,omitempty"`
 	// Needs are the packages of the namespace that the version needs, sorted. OLM v0 would install them for it.
 	Needs []string `json:"needs,omitempty"`
 	// Accepted are the codes of checks that the administrator has accepted.
 	Accepted []string `json:"accepted,omitempty"`
 
-	// rewritten is how often this run has written the same to an object.
+	// rewritten counts, by UID, this run's changes to an object and, for the Subscription, the InstallPlans that it has deleted.
 	rewritten map[types.UID]int
 }
 
@@ -109,18 +107,18 @@ type Version struct {
 // Subscription is a Subscription of the operator's namespace.
 type Subscription struct {
 	Name string `json:"name"`
-	// UID is that before the move to OLM v1.
+	// UID is the Subscription's UID before the move to OLM v1.
 	UID  types.UID                 `json:"uid"`
 	Spec v1alpha1.SubscriptionSpec `json:"spec"`
 }
 
 // Extension holds the fields of a ClusterExtension.
 type Extension struct {
-	// Catalog is the only ClusterCatalog that it takes versions from; "" is any.
+	// Catalog is the only ClusterCatalog that the ClusterExtension takes versions from; "" is any.
 	Catalog string `json:"catalog,omitempty"`
-	// Channels are the channels of its upgrades once the move is complete.
+	// Channels are the channels that OLM v1 updates the operator from once the move is complete.
 	Channels []string `json:"channels,omitempty"`
-	// Pinned says that it stays at the version, because the Subscription asked for approval of others.
+	// Pinned says that the ClusterExtension stays at the version, because the Subscription asked for approval of other versions.
 	Pinned bool `json:"pinned"`
 	// WatchNamespace is the only namespace that the operator watches; "" is all.
 	WatchNamespace string `json:"watchNamespace,omitempty"`
@@ -186,19 +184,19 @@ func (e Extension) describe() string {
 		e.Catalog, e.Channels, e.Pinned, e.WatchNamespace, fieldsOf(e.DeploymentConfig), e.ServiceAccount, e.Boxcutter)
 }
 
-// fieldsOf returns the fields that settings of a Deployment set.
+// fieldsOf returns the fields that a SubscriptionConfig sets.
 func fieldsOf(config *v1alpha1.SubscriptionConfig) map[string]any {
 	if config == nil {
 		return nil
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(config)
-	if err != nil { // it was read from JSON
+	if err != nil { // impossible: config was read from JSON
 		return nil
 	}
 	return fields
 }
 
-// Arguments are the command line arguments that select this move.
+// Arguments returns the command line arguments that select this move.
 func (p *Plan) Arguments(verb string) string {
 	line := escape.Command(" %s", p.Package)
 	if verb == "plan" || verb == "apply" {
@@ -239,7 +237,7 @@ func (p *Plan) Describe(lines *escape.Lines) {
 	}
 }
 
-// follows says which versions the ClusterExtension is for in the end.
+// follows describes the versions that the ClusterExtension allows after the move.
 func (e Extension) follows(v Version) string {
 	from := ""
 	if len(e.Channels) > 0 {

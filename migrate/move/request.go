@@ -20,7 +20,7 @@ import (
 // Request is an administrator's request. Fields that do not identify the subject are only needed to make a plan.
 type Request struct {
 	Package string
-	// Namespace is the Subscription's; "" if the package has only one Subscription.
+	// Namespace is the Subscription's namespace; "" if the package has only one Subscription.
 	Namespace string
 	To        Target
 	// Catalog is the only ClusterCatalog that OLM v1 may take versions from; "" is any.
@@ -28,7 +28,7 @@ type Request struct {
 	ServiceAccount string
 	// Accepted are the codes of checks whose refusal is accepted.
 	Accepted []string
-	// With are the packages that the same run moves. It moves those first that have to go first.
+	// With are the packages that the same run moves, in the order that their dependencies require.
 	With []string
 
 	// Gates are the feature gates of OLM v1.

@@ -29,8 +29,8 @@ type state struct {
 	now     time.Time
 	plan    *Plan
 	journal *migrate.Journal
-	// OLM v0's objects in the operator's namespace, with the namespace's UID: the Subscriptions to the package or with the name of the
-	// plan's, all InstallPlans, and the version. othersAsk says that another Subscription makes OLM v0 ask for approval.
+	// OLM v0's objects in the operator's namespace, and the namespace's UID: the Subscriptions to the package or with the name of the
+	// plan's Subscription, all InstallPlans, and the version. othersAsk says that another Subscription makes OLM v0 ask for approval.
 	namespaceUID  types.UID
 	subscriptions []v1alpha1.Subscription
 	othersAsk     bool
@@ -38,14 +38,13 @@ type state struct {
 	version       *v1alpha1.ClusterServiceVersion
 	// condition is the version's OperatorCondition, or nil.
 	condition *metav1.PartialObjectMetadata
-	// OLM v1's objects: the ClusterExtension, its ClusterObjectSets, the objects that it creates itself, and the Secrets
-	// in which it records the installation.
+	// OLM v1's objects: the ClusterExtension, its ClusterObjectSets, the objects that OLM v1 makes itself, and the Secrets in which OLM v1
+	// records the installation.
 	extension  *unstructured.Unstructured
 	objectSets []metav1.PartialObjectMetadata
 	made       []metav1.PartialObjectMetadata
 	remembered []metav1.PartialObjectMetadata
-	// taken are the objects to take over, in the plan's order, and replaced the remaining ones of those that OLM v1
-	// replaces.
+	// taken are the objects to take over, in the plan's order, and replaced are the objects that OLM v1 replaces and that still exist.
 	taken       []taken
 	replaced    []metav1.PartialObjectMetadata
 	deployments []appsv1.Deployment
@@ -71,8 +70,8 @@ func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.
 	return s, nil
 }
 
-// readSubscriptions reads the Subscriptions of the namespace. Whoever may write there can create any number of them, so only the one with the
-// plan's name is read whole.
+// readSubscriptions reads the Subscriptions of the namespace. Whoever may write there can create any number of them, so only the
+// Subscription with the plan's name is read whole.
 func (s *state) readSubscriptions(ctx context.Context, cluster migrate.Cluster) error {
 	p := s.plan
 	c, err := subscription.Client(cluster.Config)
@@ -128,7 +127,7 @@ func (s *state) readV0(ctx context.Context, c client.Client) (err error) {
 	return err
 }
 
-// rememberedLabels select, together with their type, the Secrets in which OLM v1 records an installation by Helm.
+// rememberedLabels returns the labels that select, together with the type, the Secrets in which OLM v1 records an installation by Helm.
 func rememberedLabels(extension string) client.MatchingLabels {
 	return client.MatchingLabels{"owner": "operator-controller", "name": extension}
 }
@@ -138,11 +137,11 @@ const (
 	objectSetType  = "olm.operatorframework.io/object-data"
 )
 
-// homeOnOpenShift is where operator-controller is on OpenShift. Elsewhere it is where catalogd is.
+// homeOnOpenShift is the namespace of operator-controller on OpenShift. Elsewhere, it is the namespace of catalogd.
 const homeOnOpenShift = "openshift-operator-controller"
 
-// secretNamespaces returns the namespaces where OLM v1 may keep Secrets, from the addresses in the status of
-// ClusterCatalogs, which no tenant can write. Anybody can label a Secret elsewhere, and keep it with a finalizer.
+// secretNamespaces returns the namespaces where OLM v1 may keep Secrets. It finds them in the addresses in the status of ClusterCatalogs,
+// which no tenant can write. In other namespaces, anybody can label a Secret, and keep it with a finalizer.
 func secretNamespaces(ctx context.Context, c client.Client) ([]string, error) {
 	catalogs := &unstructured.UnstructuredList{}
 	catalogs.SetGroupVersionKind(schema.GroupVersionKind{Group: objectSetKind.Group, Version: "v1", Kind: "ClusterCatalogList"})
@@ -206,8 +205,8 @@ func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// rankMade has those first that would go with the ClusterExtension. An object that is deleted and held is left alone. Of the others, one is
-// changed or deleted at a time, so those that a list leaves out come later.
+// rankMade puts the objects first that would be deleted with the ClusterExtension, and leaves out objects whose deletion may be blocked
+// (isHeld). The move changes or deletes one object at a time, so it comes to the objects that a list leaves out later.
 func rankMade(o metav1.PartialObjectMetadata) int {
 	if isHeld(o) {
 		return -1
@@ -215,7 +214,7 @@ func rankMade(o metav1.PartialObjectMetadata) int {
 	return ranked(isOwnedByV1)(o)
 }
 
-// revision is the number at the end of the name of a ClusterObjectSet.
+// revision returns the number at the end of the name of a ClusterObjectSet.
 func revision(set metav1.PartialObjectMetadata) int {
 	number, _ := strconv.Atoi(set.Name[strings.LastIndex(set.Name, "-")+1:])
 	return number
@@ -248,8 +247,8 @@ func (s *state) readObjects(ctx context.Context, c client.Client) error {
 // certificateSuffix ends the names of the Secrets that OLM v0 makes for webhooks.
 const certificateSuffix = "-service-cert"
 
-// replaces reports whether a live object is one of OLM v0 that the plan names: a permission has the labels of the version, or the
-// annotation that it gets when the move removes them. The plan alone proves nothing, as it comes from a journal.
+// replaces reports whether a live object is the object of OLM v0 that the plan names. A permission has the labels of the version, or the
+// annotation that the move adds when it removes these labels. The plan alone proves nothing, as it comes from a journal.
 func (p *Plan) replaces(o Object, live *metav1.PartialObjectMetadata) bool {
 	switch {
 	case live.UID != o.UID:
@@ -283,8 +282,8 @@ func (s *state) before() *v1alpha1.Subscription {
 	return s.subscriptionWith(func(n v1alpha1.Subscription) bool { return n.UID == s.plan.Subscription.UID })
 }
 
-// again returns the Subscription that a way back has created, or nil. Whoever may write in the namespace can give one its name and its
-// annotation, so there is none on the way to OLM v1.
+// again returns the Subscription that a way back has created, or nil. It is always nil on the way to OLM v1, as whoever may write in the
+// namespace can create a Subscription with that name and annotation.
 func (s *state) again() *v1alpha1.Subscription {
 	if !s.isWayBack() {
 		return nil
@@ -307,7 +306,7 @@ func (s *state) subscriptionWith(is func(v1alpha1.Subscription) bool) *v1alpha1.
 	return &s.subscriptions[at]
 }
 
-// plansOf returns the InstallPlans of a Subscription alone.
+// plansOf returns the InstallPlans that belong to a Subscription and to no other.
 func (s *state) plansOf(uid types.UID) (found []v1alpha1.InstallPlan) {
 	for _, p := range s.installPlans {
 		if isOf(p, uid) {

@@ -8,32 +8,32 @@ import (
 
 // The steps of a move.
 const (
-	DeleteSubscription       migrate.StepName = "delete-subscription"        // OLM v0 resolves nothing for it any more
+	DeleteSubscription       migrate.StepName = "delete-subscription"        // delete the Subscription, so OLM v0 resolves nothing for it
 	DeleteInstallPlans       migrate.StepName = "delete-installplans"        // delete the InstallPlans that only the Subscription owns
-	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 the time to finish from its memory
-	KeepPermissions          migrate.StepName = "keep-permissions"           // remove OLM v0's labels, by which it would delete them
+	AwaitV0                  migrate.StepName = "await-olm-v0"               // give OLM v0 time for work that it still remembers
+	KeepPermissions          migrate.StepName = "keep-permissions"           // remove the labels by which OLM v0 would delete cluster roles
 	RestorePermissions       migrate.StepName = "restore-permissions"        // add these labels again
-	KeepAPIs                 migrate.StepName = "keep-apis"                  // say on an API without OLM v0's label that it is of the operator
+	KeepAPIs                 migrate.StepName = "keep-apis"                  // annotate an API without OLM v0's label as the operator's
 	AddVersionFinalizer      migrate.StepName = "add-version-finalizer"      // add the finalizer that keeps the ClusterServiceVersion until all is safe
 	DeleteVersion            migrate.StepName = "delete-version"             // delete the ClusterServiceVersion, and orphan its objects
-	KeepObjects              migrate.StepName = "keep-objects"               // remove an owner that is about to go
+	KeepObjects              migrate.StepName = "keep-objects"               // remove an object's reference to an owner that is about to go
 	RemoveVersionFinalizer   migrate.StepName = "remove-version-finalizer"   // remove the finalizer
-	MarkObjects              migrate.StepName = "mark-objects"               // make an object one that OLM v1 takes over
+	MarkObjects              migrate.StepName = "mark-objects"               // mark an object so that OLM v1 takes it over
 	CreateExtension          migrate.StepName = "create-extension"           // create the ClusterExtension
-	AwaitExtension           migrate.StepName = "await-extension"            // OLM v1 has installed the version
+	AwaitExtension           migrate.StepName = "await-extension"            // wait until OLM v1 has installed the version
 	DeleteReplaced           migrate.StepName = "delete-replaced"            // delete the objects that the other OLM has replaced
 	Loosen                   migrate.StepName = "loosen"                     // let OLM v1 update the operator
 	AddExtensionFinalizer    migrate.StepName = "add-extension-finalizer"    // add the finalizer that keeps the ClusterExtension until all is safe
 	DeleteExtension          migrate.StepName = "delete-extension"           // delete the ClusterExtension, and orphan its objects
 	DeleteObjectSets         migrate.StepName = "delete-objectsets"          // delete the ClusterObjectSets
 	AwaitV1                  migrate.StepName = "await-olm-v1"               // give OLM v1 the time to finish applying
-	UnmarkObjects            migrate.StepName = "unmark-objects"             // remove all of OLM v1 from an object
+	UnmarkObjects            migrate.StepName = "unmark-objects"             // remove the marks and owners of OLM v1 from an object
 	RemoveExtensionFinalizer migrate.StepName = "remove-extension-finalizer" // remove the finalizer
 	DeleteRemembered         migrate.StepName = "delete-remembered"          // delete OLM v1's records of the installation
 	CreateSubscription       migrate.StepName = "create-subscription"        // create the Subscription, with manual approval
 	Approve                  migrate.StepName = "approve"                    // approve the InstallPlan if it is for exactly the version
-	AwaitVersion             migrate.StepName = "await-version"              // OLM v0 has installed the version
-	RestoreApproval          migrate.StepName = "restore-approval"           // the Subscription is as it was before
+	AwaitVersion             migrate.StepName = "await-version"              // wait until OLM v0 has installed the version
+	RestoreApproval          migrate.StepName = "restore-approval"           // restore the Subscription as it was before
 	DeleteMade               migrate.StepName = "delete-made"                // delete OLM v1's roles and bindings
 )
 
@@ -46,7 +46,7 @@ func hasReplaced(p *Plan) bool    { return toV1(p) && len(p.Replaced) > 0 }
 func hasPermissions(p *Plan) bool { return toV1(p) && len(p.clusterPermissions()) > 0 }
 func hasBoxcutter(p *Plan) bool   { return toV0(p) && p.Extension.Boxcutter }
 
-// Steps that only some plans list may be of any, as a rollback goes the way back that the other plan lists.
+// steps are the steps of all moves. A plan can come to steps that it does not list: a rollback to OLM v0 takes the steps of a move back.
 var steps = migrate.StepTable[*Plan]{
 	{Name: AddVersionFinalizer, Lists: toV1, Does: func(p *Plan) string {
 		return fmt.Sprintf("add finalizer %s to ClusterServiceVersion %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Version.Name)
@@ -145,7 +145,7 @@ func (p *Plan) ListSteps() []migrate.Step { return steps.List(p) }
 // Does describes a step of the plan or of its rollback.
 func (p *Plan) Does(step migrate.StepName) string { return steps.Does(p, step) }
 
-// clusterPermissions are the replaced objects that OLM v0 deletes by their labels.
+// clusterPermissions returns the replaced objects that OLM v0 deletes by their labels.
 func (p *Plan) clusterPermissions() (found []Object) {
 	for _, o := range p.Replaced {
 		if isPermission(o.Group, o.Kind) && isOfCluster(o.Kind) {

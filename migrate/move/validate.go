@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Validate fails unless every field is one that a plan can have. Changed and deleted objects must have kinds that
-// bundles have, and be in the operator's namespace or cluster-scoped, so that no journal can name anything else.
+// Validate fails unless every field has a value that a plan can have. Objects that are changed or deleted must have kinds that bundles
+// have, and be in the operator's namespace or cluster-scoped, so that no journal can name anything else.
 func (p *Plan) Validate() error {
 	errs := []error{
 		migrate.ValidateName("package", p.Package), migrate.ValidateNamespace("namespace", p.Namespace), migrate.ValidateUID("namespaceUID", p.NamespaceUID),
@@ -81,7 +81,7 @@ func (e Extension) validate() error {
 
 func (o Object) validate(field, namespace string, replaced bool) error {
 	errs := []error{migrate.ValidateWord(field+".version", o.Version), migrate.ValidateUID(field+".uid", o.UID)}
-	if isPermission(o.Group, o.Kind) { // which allow names such as system:reader
+	if isPermission(o.Group, o.Kind) { // permissions may have names such as system:reader
 		errs = append(errs, migrate.ValidateUID(field+".name", types.UID(o.Name)))
 	} else {
 		errs = append(errs, migrate.ValidateName(field+".name", o.Name))

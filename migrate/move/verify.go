@@ -10,8 +10,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Verify fails unless the live objects match the plan, changed by nothing but the move: above all, the APIs must keep their
-// UIDs and, on the way to OLM v1, the Deployments.
+// Verify fails unless the live objects match the plan, changed by nothing but the move. Above all, the APIs must keep their UIDs; on the
+// way to OLM v1, the Deployments, too.
 func (s *state) Verify() error {
 	p := s.plan
 	if s.namespaceUID != p.NamespaceUID {
@@ -54,8 +54,9 @@ func (s *state) Verify() error {
 	return nil
 }
 
-// verifyAPIs fails unless the APIs that OLM v1 is to take over are of the operator: with their new owner they are deleted, with all their
-// objects, and a journal could name those of others. The version shows it as long as it is there, and then they say so themselves.
+// verifyAPIs fails unless the APIs that OLM v1 is to take over belong to the operator. A journal could name APIs of other operators, which
+// would then be deleted with their new owner, with all their objects. As long as the version exists, it shows which APIs belong to the
+// operator; afterwards, the APIs show it themselves.
 func (s *state) verifyAPIs() error {
 	if s.plan.To != ToV1 || s.journal.Phase == migrate.RollingBack {
 		return nil
@@ -75,7 +76,7 @@ func (s *state) verifyAPIs() error {
 	return nil
 }
 
-// brings reports whether the version or an InstallPlan of it says that its bundle has an API.
+// brings reports whether the version, or an InstallPlan of the version, says that its bundle has an API.
 func (s *state) brings(api string) bool {
 	if slices.ContainsFunc(s.version.Spec.CustomResourceDefinitions.Owned, func(o v1alpha1.CRDDescription) bool { return o.Name == api }) {
 		return true
@@ -87,8 +88,8 @@ func (s *state) brings(api string) bool {
 	})
 }
 
-// foreign returns the Subscriptions to the package that are not of the plan, and on a way back the one that has the name of the plan's: that
-// cannot be created meanwhile.
+// foreign returns the Subscriptions to the package that do not belong to the plan. On a way back, it also returns a Subscription of
+// somebody else that has the planned name, as the planned one cannot be created then.
 func (s *state) foreign() (found []v1alpha1.Subscription) {
 	for _, n := range s.subscriptions {
 		again := s.again()
@@ -110,7 +111,7 @@ func (s *state) verifyBefore() error {
 	case !equality.Semantic.DeepEqual(*own.Spec, p.Subscription.Spec):
 		return fmt.Errorf("somebody has changed the spec of Subscription %s/%s; %s", own.Namespace, own.Name, s.journal.Abandon())
 	case s.version != nil && s.version.DeletionTimestamp != nil:
-		return nil // OLM v0 may have noticed
+		return nil // OLM v0 may have noticed, and changed the status
 	case own.Status.InstalledCSV != p.Version.Name:
 		return fmt.Errorf("OLM v0 has updated the operator: Subscription %s/%s has %q installed, want %q; %s", own.Namespace, own.Name, own.Status.InstalledCSV, p.Version.Name, s.journal.Abandon())
 	case s.version == nil || s.version.UID != p.Version.UID:
@@ -119,8 +120,9 @@ func (s *state) verifyBefore() error {
 	return nil
 }
 
-// verifyVersion fails if the version does not exist and no step of the move has found it before: a journal could name one that never was, whose
-// objects nothing shows, to have OLM v1 own those of others. An earlier, abandoned move may have added the finalizer.
+// verifyVersion fails if the version does not exist and no step of the move has seen it. A journal could name a version that never
+// existed, and whose objects therefore nothing shows, to make OLM v1 the owner of other operators' objects. Each of the three steps
+// counts, as an earlier, abandoned move may have added the finalizer.
 func (s *state) verifyVersion() error {
 	p := s.plan
 	if p.To != ToV1 || s.journal.Phase != migrate.Applying || s.hasVersionBefore() ||
@@ -131,9 +133,9 @@ func (s *state) verifyVersion() error {
 		p.Namespace, p.Version.Name, p.Version.UID, s.journal.Abandon())
 }
 
-// verifyAgain fails unless the Subscription of a move back is as the move creates or leaves it: anyone who may write in
-// the namespace can create one with the move's annotation and another catalog, whose version of the same name the move
-// would then approve.
+// verifyAgain fails unless the Subscription of a move back is as the move creates or leaves it: anyone who may write in the namespace can
+// create a Subscription with the move's annotation and another catalog, and the move would then approve a version of the same name from
+// that catalog.
 func (s *state) verifyAgain() error {
 	own := s.again()
 	if own == nil || s.isAsBefore(own) || equality.Semantic.DeepEqual(*own.Spec, *s.plan.subscription().Spec) {

@@ -52,8 +52,8 @@ func (s *state) isComplete() bool {
 	return ok && s.journal.Phase == migrate.Completed && len(changes(recorded, s.plan)) == 0
 }
 
-// isLater reports whether edges of the other catalog's channel lead from the target to a version. It stores a version
-// that is later, because a driver may take many observations to be adopted, and each would read the catalog.
+// isLater reports whether edges of the other catalog's channel lead from the target to a version. It stores a later version, because there
+// may be many observations until a driver is adopted, and each would read the catalog again.
 func (p *Plan) isLater(ctx context.Context, cluster migrate.Cluster, name string) (bool, error) {
 	if p.later == name {
 		return true, nil
@@ -94,8 +94,8 @@ func (p *Plan) reaches(pkg *fbc.Package, name string) bool {
 	return upgrade.Of(pkg, channel).Reaches(target, name)
 }
 
-// Holds reports whether the Subscription is still the switched one, and to the other catalog. OLM's later updates of
-// the operator make no difference.
+// Holds reports whether the Subscription is still the switched one, and still uses the other catalog. OLM's later updates of the operator
+// make no difference.
 func (s *state) Holds() (bool, error) {
 	p, own := s.plan, s.subscription
 	if own != nil && (own.UID != p.Subject.UID && !s.isRecorded() || choiceOf(own.Spec) != p.To) {
@@ -111,8 +111,8 @@ func (s *state) Holds() (bool, error) {
 	return true, nil
 }
 
-// removed fails if somebody has removed the operator, which a switch does not install again. It is removed when its
-// Subscription is: as long as there is one, OLM installs a deleted ClusterServiceVersion again.
+// removed fails if somebody has removed the operator: a switch does not install it again. The operator is removed when its Subscription
+// is: as long as there is a Subscription, OLM installs a deleted ClusterServiceVersion again.
 func (s *state) removed() error {
 	if s.subscription != nil || s.arrived == nil && s.isRecreating() {
 		return nil

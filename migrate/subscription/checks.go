@@ -12,17 +12,17 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// The codes of checks other than OLM's actions.
+// The codes of the checks that are not about OLM's actions.
 const (
 	channelChanged  = "channel-changed"  // the other catalog has a channel of the present name
 	catalogUnread   = "catalog-unread"   // the catalogs of other Subscriptions could be read
-	switched        = "switched"         // the Subscription is to the other catalog already
-	driverUnmanaged = "driver-unmanaged" // a ClusterCSIDriver has the driver managed
+	switched        = "switched"         // the Subscription uses the other catalog already
+	driverUnmanaged = "driver-unmanaged" // there is a ClusterCSIDriver, so the operator manages the driver
 	driverUnknown   = "driver-unknown"   // the package has the operator of a known driver
 	driverPods      = "driver-pods"      // no change of the driver's pods affects mounts
 	driverUnplaced  = "driver-unplaced"  // the operator knows the driver's namespace
 
-	subscriptionDeleted = "subscription-deleted" // nobody has deleted the Subscription, which a finalizer would hold
+	subscriptionDeleted = "subscription-deleted" // nobody has deleted the Subscription, which a finalizer may still keep
 )
 
 // checks are the checks of OLM's predicted actions, in this order.
@@ -85,7 +85,7 @@ func checkPrediction(p *Plan, own *prediction.Prediction) migrate.Checks {
 	return results
 }
 
-// checkSwitched is the check of a Subscription that is switched already.
+// checkSwitched returns the check of a Subscription that is switched already.
 func checkSwitched(p *Plan) migrate.Checks {
 	return migrate.Checks{{Code: switched, Verdict: findings.OK,
 		What: fmt.Sprintf("the Subscription is to %s already, which has %s", p.To, p.Installed)}}

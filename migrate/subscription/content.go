@@ -23,7 +23,7 @@ type Content struct {
 	Source          string `json:"source"`
 	// Image is the image of the bundle. It is empty if the catalog itself contains the bundle's objects.
 	Image string `json:"image,omitempty"`
-	// Digest is a hash of these objects. It is empty if they were not read.
+	// Digest is a hash of the bundle's objects. It is empty if they were not read.
 	Digest string `json:"digest,omitempty"`
 }
 
@@ -209,7 +209,7 @@ func (c Content) checkObjects(csv *v1alpha1.ClusterServiceVersion, others []v1al
 	return err
 }
 
-// checkSubscription fails unless a Subscription that OLM creates for a dependency is to the catalog of this content.
+// checkSubscription fails unless a Subscription that OLM creates for a dependency uses the catalog of this content.
 func (c Content) checkSubscription(r v1alpha1.StepResource) error {
 	created := &v1alpha1.Subscription{}
 	if err := json.Unmarshal([]byte(r.Manifest), created); err != nil {

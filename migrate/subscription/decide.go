@@ -30,7 +30,7 @@ func (s *state) Next() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// switchWithoutInstall is complete when the Subscription is to the other catalog, if there is nothing to install.
+// switchWithoutInstall is complete when the Subscription uses the other catalog. It does nothing if there is something to install.
 func (s *state) switchWithoutInstall() (migrate.Decision, error) {
 	switch {
 	case s.plan.Strategy != Keep:
@@ -45,7 +45,7 @@ func (s *state) switchWithoutInstall() (migrate.Decision, error) {
 func (s *state) installTarget() (migrate.Decision, error) {
 	p := s.plan
 	if s.subscription != nil && s.subscription.UID != p.Subject.UID && !s.isRecreated() {
-		return migrate.Execute(RecreateSubscription) // it exists, and its UID is not yet recorded
+		return migrate.Execute(RecreateSubscription) // the new Subscription exists, and its UID is not recorded yet
 	}
 	if next, err := s.removeAgain(); err != nil || next.Step != "" {
 		return next, err
@@ -63,8 +63,8 @@ func (s *state) installTarget() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// removeAgain is complete when the operator, once removed, is still removed. OLM may execute an InstallPlan from its
-// cache a second time, some seconds after the first, and then the operator is back.
+// removeAgain is complete when the removed operator has not come back. Some seconds after OLM has executed an InstallPlan, it may execute
+// it a second time from its cache, and so install the operator again.
 func (s *state) removeAgain() (migrate.Decision, error) {
 	removed := s.csv(s.plan.Installed)
 	switch {
@@ -111,7 +111,7 @@ func (s *state) approveInstallPlan() (migrate.Decision, error) {
 	return migrate.Execute(Approve)
 }
 
-// subscribe is complete when the Subscription is to the other catalog, and OLM asks for approval.
+// subscribe is complete when the Subscription uses the other catalog, and OLM asks for approval.
 func (s *state) subscribe() (migrate.Decision, error) {
 	p := s.plan
 	if s.subscription == nil {
@@ -133,14 +133,14 @@ func (s *state) subscribe() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// replaceSubscription is the next step while the Subscription does not exist.
+// replaceSubscription returns the next step while the Subscription does not exist.
 func (s *state) replaceSubscription() (migrate.Decision, error) {
 	p, installed := s.plan, s.csv(s.plan.Installed)
 	switch {
 	case len(s.leftovers) > 0:
-		// OLM identifies InstallPlans by a generation that starts again with the new Subscription, so it would take a
-		// leftover one for the new one. And while it exists, OLM may not have observed that the Subscription is gone,
-		// and would install again what is removed.
+		// OLM identifies InstallPlans by a generation that starts again with the new Subscription, so it would mistake a leftover
+		// InstallPlan for a new one. And as long as a leftover exists, OLM may not have observed that the Subscription is gone, and would
+		// install the removed operator again.
 		return migrate.WaitGone(RemoveOperator, fmt.Sprintf("InstallPlan %s, left over from the deleted Subscription,", s.leftovers[0].Name), s.leftovers[0])
 	case installed == nil:
 		return migrate.Execute(RecreateSubscription)
@@ -150,9 +150,9 @@ func (s *state) replaceSubscription() (migrate.Decision, error) {
 	return migrate.Execute(RemoveOperator)
 }
 
-// quietPeriod is how long OLM gets to create an InstallPlan before it is made to resolve again. It resolves when something
-// changes. After an error it waits, for up to 17 minutes when it fails again and again (its queue's rate limiter), and a
-// change that comes while its cache is stale is lost.
+// quietPeriod is how long OLM gets to create an InstallPlan before the switch makes it resolve again. OLM resolves when something changes.
+// After an error it waits, for up to 17 minutes if it fails again and again (its queue's rate limiter), and it misses a change that comes
+// while its cache is stale.
 const quietPeriod = 30 * time.Second
 
 // isQuiet reports whether neither OLM nor this switch has done anything for a while.
@@ -185,7 +185,7 @@ func (s *state) startOperator() (migrate.Decision, error) {
 	}
 	takesLock := func(d appsv1.Deployment) bool { return d.Name == p.Driver.Operator }
 	switch {
-	case p.Driver == nil || !slices.ContainsFunc(s.deployments, takesLock): // operators of other origin need not take it
+	case p.Driver == nil || !slices.ContainsFunc(s.deployments, takesLock): // operators of other vendors need not take the lock
 		return migrate.NoStep()
 	case s.lockHolder == nil:
 		return migrate.Wait(AwaitOperator, "the operator to take the lock %s", p.Driver.Lock)
@@ -195,7 +195,7 @@ func (s *state) startOperator() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// missingPods says which pods of a Deployment are missing, if anything.
+// missingPods says which pods of a Deployment are missing or out of date; "" if none are.
 func missingPods(d appsv1.Deployment) string {
 	replicas := int32(1)
 	if d.Spec.Replicas != nil {
@@ -212,8 +212,8 @@ func missingPods(d appsv1.Deployment) string {
 	return ""
 }
 
-// adoptDriver is complete when the operator has adopted the driver and all its pods are up to date, or, as the operator has
-// recorded, all on nodes that are ready.
+// adoptDriver is complete when the operator has adopted the driver, and all its pods are up to date, or were so on all nodes that were
+// ready, as the operator has recorded.
 func (s *state) adoptDriver() (migrate.Decision, error) {
 	if !s.plan.createsDriver() {
 		return migrate.NoStep()
@@ -243,7 +243,7 @@ func (s *state) adoptDriver() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// retryDetail is the message of an InstallPlan that OLM could not execute yet.
+// retryDetail returns the message of an InstallPlan that OLM could not execute yet.
 func (s *state) retryDetail() string {
 	if s.subscription == nil || s.targetInstallPlan() == nil || s.targetInstallPlan().Status.Message == "" {
 		return ""
@@ -258,7 +258,7 @@ func phaseOf(csv *v1alpha1.ClusterServiceVersion) string {
 	return string(csv.Status.Phase)
 }
 
-// detail appends a message unless it is empty.
+// detail returns a message with a colon before it, to append to a sentence; "" if the message is empty.
 func detail(message string) string {
 	if message == "" {
 		return ""

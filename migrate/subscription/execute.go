@@ -36,7 +36,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	case RestoreSource:
 		return s.patchSubscription(ctx, c, s.plan.From.applyTo, s.restoreApproval)
 	case AwaitResolver:
-		return nil // the time of the step in the journal is all that it takes
+		return nil // the engine has recorded the time of the step in the journal, and nothing else is needed
 	case DeleteInstallPlan:
 		idle := s.idleInstallPlan()
 		return c.Delete(ctx, idle, unchanged(idle))
@@ -61,8 +61,8 @@ func (s *state) restoreApproval(spec *v1alpha1.SubscriptionSpec) {
 	spec.InstallPlanApproval = v1alpha1.Approval(s.plan.Approval)
 }
 
-// approvalDelay is the time that OLM gets to observe that it has to ask for approval. It reads the approval before the
-// version, so of two changes in quick succession it may see only the second. Its status does not show which.
+// approvalDelay is the time that OLM gets to observe that it has to ask for approval. OLM reads the approval before the version, so of two
+// changes in quick succession it may see only the second. The status does not show which changes OLM has seen.
 const approvalDelay = 3 * time.Second
 
 func (s *state) switchSource(ctx context.Context, c client.Client) error {
@@ -76,9 +76,8 @@ func (s *state) switchSource(ctx context.Context, c client.Client) error {
 	return s.patchSubscription(ctx, c, s.plan.To.applyTo)
 }
 
-// removeOperator deletes the Subscription, and once that is gone the ClusterServiceVersion, which is how OLM
-// uninstalls an operator. The CustomResourceDefinitions stay. If OLM installs the ClusterServiceVersion again, it is
-// deleted again.
+// removeOperator deletes the Subscription and, once that is gone, the ClusterServiceVersion, which is how an operator is uninstalled with
+// OLM. The CustomResourceDefinitions stay. If OLM installs the ClusterServiceVersion again, it is deleted again.
 func (s *state) removeOperator(ctx context.Context, c client.Client) error {
 	if s.subscription != nil && s.subscription.UID == s.plan.Subject.UID {
 		if err := s.keepMetadata(ctx, c); err != nil {
@@ -90,7 +89,7 @@ func (s *state) removeOperator(ctx context.Context, c client.Client) error {
 	return c.Delete(ctx, installed, client.Preconditions{UID: &installed.UID})
 }
 
-// unchanged is the precondition that an object has not changed since it was observed.
+// unchanged returns the precondition that an object has not changed since it was observed.
 func unchanged(object client.Object) client.Preconditions {
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	return client.Preconditions{UID: &uid, ResourceVersion: &version}
@@ -103,7 +102,7 @@ func (s *state) approve(ctx context.Context, c client.Client) error {
 	return c.Patch(ctx, changed, client.MergeFromWithOptions(installPlan, client.MergeFromWithOptimisticLock{}))
 }
 
-// patchStatus changes the status of the Subscription, which has OLM resolve again.
+// patchStatus changes the status of the Subscription, which makes OLM resolve again.
 func (s *state) patchStatus(ctx context.Context, c client.Client, change func(*v1alpha1.Subscription)) error {
 	changed := s.subscription.DeepCopy()
 	change(changed)

@@ -38,10 +38,10 @@ type input struct {
 type observedDriver struct {
 	drivers.Driver
 	daemonSets []string                     // the names of its DaemonSets
-	objects    []*unstructured.Unstructured // existing ones
-	// podChanges are an adoption's changes to the driver's pods that may affect mounts.
+	objects    []*unstructured.Unstructured // the existing objects of the driver
+	// podChanges are the changes that an adoption makes to the driver's pods and that may affect mounts.
 	podChanges []string
-	// placed says which namespace it is in.
+	// placed says which namespace the driver is in.
 	placed placement.Decision
 	// managed reports whether there is a ClusterCSIDriver.
 	managed bool
@@ -77,7 +77,7 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	return in, nil
 }
 
-// readSubscription reads all of the Subscription: a prediction keeps only a part, because there may be many.
+// readSubscription reads the whole Subscription: predictions keep only a part of each Subscription, because there may be many.
 func (in *input) readSubscription(ctx context.Context, c client.Client) error {
 	s, whole := in.subscription, &v1alpha1.Subscription{}
 	found, err := migrate.Find(ctx, c, whole, s.Namespace, s.Name)
@@ -91,13 +91,13 @@ func (in *input) readSubscription(ctx context.Context, c client.Client) error {
 		return fmt.Errorf("the spec of Subscription %s/%s was changed while the cluster was read; run the command again", s.Namespace, s.Name)
 	}
 	health := whole.Status.CatalogHealth
-	whole.Status = s.Status // as old as the versions and InstallPlans that were read after it
+	whole.Status = s.Status // the older status, which fits the versions and InstallPlans that were read after it
 	whole.Status.CatalogHealth = health
 	*s = *whole
 	return nil
 }
 
-// withoutSubscription returns the error for a missing Subscription, with OLM v1's installation instead.
+// withoutSubscription returns the error for a missing Subscription. It names OLM v1's installation of the package, if there is one.
 func withoutSubscription(ctx context.Context, c client.Client, r Request) error {
 	found, err := clusterextension.OfPackage(ctx, c, r.Package)
 	if err != nil {
@@ -110,9 +110,9 @@ func withoutSubscription(ctx context.Context, c client.Client, r Request) error 
 		"to take it from another catalog, set spec.source.catalog.selector there", r, found[0].GetName())
 }
 
-// selectSubscription finds the requested Subscription, by the present name of the package, or by the new one if the
-// switch is complete. It returns nil if none exists, and fails if another namespace has one, too: anyone who may create
-// Subscriptions in some namespace could have created it.
+// selectSubscription finds the requested Subscription by the present name of the package, or by its new name if the switch is complete. It
+// returns nil if there is none, and fails if several namespaces have one: anyone who may create Subscriptions in some namespace could have
+// created the other one.
 func selectSubscription(namespaces []*prediction.State, r Request) (*input, error) {
 	var found []*input
 	var names []string
@@ -175,7 +175,7 @@ func (in *input) readCatalogs(ctx context.Context, config *rest.Config, r Reques
 	return nil
 }
 
-// packagesOf returns the packages that Subscriptions will have from a catalog after the switch.
+// packagesOf returns the packages that Subscriptions will take from a catalog after the switch.
 func (in *input) packagesOf(source prediction.Source, r Request) (names []string) {
 	for _, s := range in.Subscriptions {
 		choice := choiceOf(s.Spec)

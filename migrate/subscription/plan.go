@@ -1,7 +1,7 @@
-// Package subscription moves an operator that the Operator Lifecycle Manager (OLM) runs from one catalog to another,
-// such as from the community's to the certified one. It is a migration of package migrate, and the command "berth
-// switch". It changes the operator's Subscription to the other catalog; OLM then updates the operator from there. The
-// operator's custom resources and their workloads are never touched.
+// Package subscription moves an operator that the Operator Lifecycle Manager (OLM) runs from one catalog to another, such as from the
+// community catalog to the certified one. It is a migration of package migrate, and the command "berth switch". It changes the operator's
+// Subscription to the other catalog; OLM then updates the operator from there. The operator's custom resources and their workloads are
+// never touched.
 package subscription
 
 import (
@@ -82,7 +82,7 @@ const (
 type Driver struct {
 	// Name is the name of the CSIDriver and the ClusterCSIDriver.
 	Name string `json:"name"`
-	// Operator is the Deployment of an operator that takes the lock.
+	// Operator is the name of the Deployment of an operator that takes the lock.
 	Operator string `json:"operator"`
 	// Lock is the ConfigMap that ensures that only one operator of the driver is active.
 	Lock string `json:"lock"`
@@ -118,7 +118,7 @@ func (c Choice) String() string {
 // createsDriver reports whether the plan creates the ClusterCSIDriver.
 func (p *Plan) createsDriver() bool { return p.Driver != nil && p.Driver.Create }
 
-// outcome is the prediction for the Subscription of the plan, or nil.
+// outcome returns the prediction for the Subscription of the plan, or nil.
 func (p *Plan) outcome() *prediction.Prediction {
 	for _, o := range p.Outcomes {
 		if o.Subscription == p.Subject.Name {
@@ -153,7 +153,7 @@ func changes(was, now *Plan) []string {
 	return changes
 }
 
-// Arguments are the command line arguments that select this switch.
+// Arguments returns the command line arguments that select this switch.
 func (p *Plan) Arguments(verb string) string {
 	line := escape.Command(" %s -n %s", p.From.Package, p.Subject.Namespace)
 	if verb != "apply" {
@@ -220,8 +220,8 @@ func (p *Plan) describeConfig(lines *escape.Lines) {
 	}
 }
 
-// Remark names, at the end of a switch, the NotReady nodes, which it has not waited for. It is "" without such nodes,
-// and otherwise continues a sentence.
+// Remark returns a remark for the end of a switch that names the NotReady nodes, for which the switch has not waited. It continues a
+// sentence, and is "" without such nodes.
 func (p *Plan) Remark(ctx context.Context, c client.Client) (string, error) {
 	s := &state{plan: p}
 	if err := s.readDriver(ctx, c); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// plan makes the plan. Of the cluster, it reads only the objects of CRDs that would change.
+// plan makes the plan. From the cluster, it reads only the objects of CRDs that would change.
 func (in *input) plan(ctx context.Context, r Request) (*Plan, error) {
 	s := in.subscription
 	p := &Plan{
@@ -42,8 +42,8 @@ func (in *input) plan(ctx context.Context, r Request) (*Plan, error) {
 	return p, err
 }
 
-// isSwitched reports whether the Subscription is to the other catalog already, and the installed version is from there.
-// Then nothing is left to switch, and OLM's later updates are no part of a switch.
+// isSwitched reports whether the Subscription uses the other catalog already, and the installed version is from there. Then nothing is
+// left to switch, and OLM's later updates are no part of a switch.
 func (in *input) isSwitched(p *Plan) bool {
 	catalog := in.Catalogs[in.target]
 	if p.From != p.To || p.Installed == "" || catalog == nil {
@@ -53,8 +53,8 @@ func (in *input) isSwitched(p *Plan) bool {
 	return pkg != nil && pkg.FindBundle(p.Installed) != nil
 }
 
-// defaultChannel chooses the default channel of the package in the other catalog, if no channel was requested and none
-// has the present name. It reports whether it has.
+// defaultChannel chooses the default channel of the package in the other catalog, if no channel was requested and no channel there has the
+// present name. It reports whether it has chosen that.
 func (in *input) defaultChannel(p *Plan, r Request) bool {
 	c := in.Catalogs[in.target]
 	if r.Channel != "" || p.To.Channel == "" || c == nil || c.Find(p.To.Package) == nil {

@@ -24,17 +24,17 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// recreation identifies the Subscription that a switch creates when it replaces the operator. Meanwhile somebody else
-// may create one of the same name. It is kept in the notes of the journal, because the cluster shows it nowhere.
+// recreation identifies the Subscription that a switch creates when it replaces the operator: meanwhile somebody else may create another
+// one with the same name. It is kept in the notes of the journal, because the cluster does not show it.
 type recreation struct {
-	// nonce is written before the Subscription is created, which has it as an annotation.
+	// nonce is written to the journal before the Subscription is created. The Subscription has it as an annotation.
 	nonce string
 	// uid is the Subscription's UID, written once it exists.
 	uid types.UID
 }
 
-// keptMetadata are the labels and annotations that a recreated Subscription keeps, because others know it by these, such as
-// GitOps tools. They are written before the former Subscription is deleted.
+// keptMetadata are the labels and annotations that a recreated Subscription keeps, because others, such as GitOps tools, identify it by
+// them. They are written to the journal before the former Subscription is deleted.
 type keptMetadata struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -50,11 +50,11 @@ const (
 // nonceAnnotation is on a Subscription that a switch has recreated, with the nonce of its journal.
 const nonceAnnotation = "berth.dev/switch-renewal"
 
-// maxMetadata is the maximum size of the metadata in a journal, in bytes. Besides, there has to be space for a plan.
+// maxMetadata is the maximum size of the metadata in a journal, in bytes. The journal also needs space for a plan.
 const maxMetadata = 128 << 10
 
-// ofOLM are the prefixes of labels and annotations that OLM writes. They say which package and which InstallPlan a
-// Subscription belongs to, so OLM would take the recreated Subscription for a part of these.
+// ofOLM are the prefixes of labels and annotations that OLM writes. They say which package and which InstallPlan a Subscription belongs
+// to. With them, OLM would treat the recreated Subscription as a part of these.
 var ofOLM = []string{"operators.coreos.com/", "olm."}
 
 // isKept reports whether the recreated Subscription keeps a label or an annotation.
@@ -71,7 +71,7 @@ func metadataOf(s *v1alpha1.Subscription) keptMetadata {
 	return kept
 }
 
-// parseMetadata reads metadata from a note, which may be missing. It fails unless a Subscription could have it, and keeps it.
+// parseMetadata reads metadata from a note, which may be missing. It fails unless a recreated Subscription can have it, and keeps it.
 func parseMetadata(note string) (kept keptMetadata, err error) {
 	if note == "" {
 		return kept, nil
@@ -157,15 +157,15 @@ func (p *Plan) ValidateNotes(notes map[string]string) error {
 // isRecreated reports whether this switch has recreated the Subscription and has recorded its UID.
 func (s *state) isRecreated() bool { return s.plan.Strategy == Replace && s.recreation().uid != "" }
 
-// isUnrecorded reports whether the Subscription is the one that this switch has recreated, with its UID not yet
-// recorded. Anyone who may write Subscriptions can read the nonce by now, so the spec must match, too.
+// isUnrecorded reports whether the Subscription is the one that this switch has recreated, but whose UID is not recorded yet. Anyone who
+// may write Subscriptions can read the nonce by now, so the spec must match, too.
 func (s *state) isUnrecorded() bool {
 	r, created := s.recreation(), s.subscription
 	return s.plan.Strategy == Replace && r.uid == "" && r.nonce != "" && created.Annotations[nonceAnnotation] == r.nonce &&
 		equality.Semantic.DeepEqual(created.Spec, s.plan.recreatedSpec())
 }
 
-// recreatedSpec is the spec that the Subscription is recreated with.
+// recreatedSpec returns the spec of the recreated Subscription.
 func (p *Plan) recreatedSpec() *v1alpha1.SubscriptionSpec {
 	spec := &v1alpha1.SubscriptionSpec{InstallPlanApproval: v1alpha1.ApprovalManual, Config: p.Config}
 	p.To.applyTo(spec)
@@ -177,7 +177,7 @@ func (s *state) recreate(ctx context.Context, c client.Client) error {
 	if created := s.subscription; created != nil {
 		return s.journal.WriteNotes(ctx, c, func(notes map[string]string) { notes[uidKey] = string(created.UID) })
 	}
-	if s.recreation().nonce == "" || s.isRecreated() { // the recreated Subscription is gone, and its nonce is known to anyone who has read it
+	if s.recreation().nonce == "" || s.isRecreated() { // if the recreated Subscription is gone, others may have read its nonce
 		nonce := newNonce()
 		if err := s.journal.WriteNotes(ctx, c, func(notes map[string]string) {
 			notes[nonceKey] = nonce

@@ -23,10 +23,10 @@ type Request struct {
 	Namespace string
 	// Source and SourceNamespace name the CatalogSource to switch to.
 	Source, SourceNamespace string
-	// NewPackage is the name of the package there.
+	// NewPackage is the name of the package in that CatalogSource.
 	NewPackage string
-	// Channel is the channel there. If it is empty, and the package there has no channel with the present name, it
-	// is the package's default channel.
+	// Channel is the channel in that CatalogSource. If it is empty, the channel with the present name is used, or the default channel of
+	// the package there if there is none.
 	Channel string
 	// CreateDriver asks for the driver's ClusterCSIDriver to be created once the operator runs.
 	CreateDriver bool

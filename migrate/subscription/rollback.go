@@ -10,12 +10,12 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// resolverDelay is the time that OLM gets to finish a resolution that it started before the Subscription was restored.
-// Its status does not show whether it has: while it resolves, which takes seconds with large catalogs, it does not read
-// the Subscription again, and then it writes an InstallPlan for its result.
+// resolverDelay is the time that OLM gets to finish a resolution that it started before the Subscription was restored. The status does not
+// show whether OLM has finished: while OLM resolves, which takes seconds with large catalogs, it does not read the Subscription again, and
+// then it writes an InstallPlan for its result.
 const resolverDelay = 20 * time.Second
 
-// Back decides on the next step of a rollback. The point of no return is where OLM may install the target.
+// Back decides on the next step of a rollback. The point of no return is reached when OLM may install the target.
 func (s *state) Back() (migrate.Decision, error) {
 	p := s.plan
 	apply := s.journal.Command(p, "apply")
@@ -55,7 +55,7 @@ func (s *state) Back() (migrate.Decision, error) {
 	return migrate.Decision{}, nil
 }
 
-// IsRestored reports whether the Subscription is to the catalog that it was to before the switch, and not about to go.
+// IsRestored reports whether the Subscription uses the catalog from before the switch, and is not being deleted.
 func (s *state) IsRestored() bool {
 	return s.subscription != nil && s.subscription.DeletionTimestamp == nil && choiceOf(s.subscription.Spec) == s.plan.From
 }

@@ -24,8 +24,8 @@ type state struct {
 	plan         *Plan
 	journal      *migrate.Journal
 	subscription *v1alpha1.Subscription
-	// installPlans are the InstallPlans of the namespace for the target, and leftovers the ones that only a Subscription
-	// of this name has asked for.
+	// installPlans are the InstallPlans of the namespace for the target, and leftovers are the InstallPlans that belong to a Subscription
+	// of this name and to no other.
 	installPlans, leftovers []*v1alpha1.InstallPlan
 	// current is the InstallPlan that the Subscription refers to, which is the latest.
 	current *v1alpha1.InstallPlan
@@ -121,7 +121,7 @@ func (s *state) readCSVs(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// csv returns the ClusterServiceVersion of a name, or nil.
+// csv returns the ClusterServiceVersion with a name, or nil.
 func (s *state) csv(name string) *v1alpha1.ClusterServiceVersion {
 	for i := range s.csvs {
 		if s.csvs[i].Name == name {

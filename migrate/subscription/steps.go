@@ -9,13 +9,13 @@ import (
 
 // The steps, in the order of execution.
 const (
-	RequireApproval      migrate.StepName = "require-approval"      // have OLM ask for approval
+	RequireApproval      migrate.StepName = "require-approval"      // make OLM ask for approval
 	SwitchSource         migrate.StepName = "switch-source"         // set the Subscription to the other catalog
 	RemoveOperator       migrate.StepName = "remove-operator"       // delete the Subscription and the ClusterServiceVersion
 	RecreateSubscription migrate.StepName = "recreate-subscription" // create the Subscription to the other package
 	Approve              migrate.StepName = "approve"               // approve the InstallPlan that was predicted
-	Install              migrate.StepName = "install"               // wait until OLM has installed it
-	RestoreApproval      migrate.StepName = "restore-approval"      // give the Subscription its own approval again
+	Install              migrate.StepName = "install"               // wait until OLM has installed the target
+	RestoreApproval      migrate.StepName = "restore-approval"      // restore the Subscription's installPlanApproval
 	AwaitOperator        migrate.StepName = "await-operator"        // wait until the operator runs
 	CreateDriver         migrate.StepName = "create-driver"         // create the ClusterCSIDriver
 	AwaitDriver          migrate.StepName = "await-driver"          // wait until the operator has adopted the driver
@@ -23,7 +23,7 @@ const (
 
 // The steps of a rollback.
 const (
-	RestoreSource     migrate.StepName = "restore-source"     // set the Subscription to the catalog that it was to
+	RestoreSource     migrate.StepName = "restore-source"     // set the Subscription to the earlier catalog
 	AwaitResolver     migrate.StepName = "await-resolver"     // wait until OLM has finished its resolution
 	DeleteInstallPlan migrate.StepName = "delete-installplan" // delete the unapproved InstallPlan
 )
@@ -31,19 +31,19 @@ const (
 // Steps that no plan lists, because OLM rarely makes them necessary.
 const (
 	ResetStatus        migrate.StepName = "reset-status"        // reset the Subscription's status, because OLM waits for an InstallPlan that is gone
-	ResolveAgain       migrate.StepName = "resolve-again"       // have OLM resolve again
-	AwaitUpdates       migrate.StepName = "await-updates"       // give OLM the time to go on to a later version, as it did before
+	ResolveAgain       migrate.StepName = "resolve-again"       // make OLM resolve again
+	AwaitUpdates       migrate.StepName = "await-updates"       // give OLM time to update to a later version, as it did before
 	DiscardInstallPlan migrate.StepName = "discard-installplan" // delete an InstallPlan for a later version, so that OLM creates one that needs no approval
 )
 
-// in returns whether a plan has one of these strategies.
+// in returns a function that reports whether a plan has one of these strategies.
 func in(strategies ...Strategy) func(*Plan) bool {
 	return func(p *Plan) bool { return slices.Contains(strategies, p.Strategy) }
 }
 
 var (
 	installs = in(Update, Replace)
-	never    = in() // OLM or a rollback makes it necessary
+	never    = in() // such a step is only necessary because of OLM, or in a rollback
 )
 
 var steps = migrate.StepTable[*Plan]{

@@ -13,10 +13,10 @@ import (
 	"github.com/berth-csi/berth/olm/subscription"
 )
 
-// resumeUpdates is complete when OLM goes on to later versions without approval, if it did before. While approval is Manual, OLM
-// may create an InstallPlan for a version after the target. It never approves that one, although approval is Automatic again,
-// and does not look at the catalog while it is pending. The switch approves nothing that is not part of the plan: it deletes
-// that InstallPlan, and OLM creates one under the present approval.
+// resumeUpdates is complete when OLM updates to later versions without approval, if it did before. While approval is Manual, OLM may
+// create an InstallPlan for a version after the target. OLM never approves that InstallPlan, even once approval is Automatic again, and
+// does not read the catalog while it is pending. The switch approves nothing that is not part of the plan: it deletes that InstallPlan,
+// and OLM creates another one under the present approval.
 func (s *state) resumeUpdates() (migrate.Decision, error) {
 	switch {
 	case s.plan.Strategy == Keep || s.asks:
@@ -37,15 +37,15 @@ func (s *state) resumeUpdates() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// isAskedForUpdate reports whether the InstallPlan that the Subscription refers to, which is for something after the target,
-// requires approval.
+// isAskedForUpdate reports whether the Subscription refers to an InstallPlan that is for something after the target, and requires
+// approval.
 func (s *state) isAskedForUpdate() bool {
 	return s.current != nil && s.targetInstallPlan() == nil && !s.current.Spec.Approved && s.current.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval
 }
 
-// mayAskForUpdate reports whether OLM may still create an InstallPlan that requires approval, because it was resolving
-// while approval was restored. It has decided once the Subscription shows a version after the target. Without a later
-// version in the channel, there is nothing to decide.
+// mayAskForUpdate reports whether OLM may still create an InstallPlan that requires approval, because it was resolving while approval was
+// restored. OLM has decided once the Subscription shows a version after the target. Without a later version in the channel, there is
+// nothing to decide.
 func (s *state) mayAskForUpdate() bool {
 	if own := s.plan.outcome(); own == nil || len(own.Then) == 0 {
 		return false
@@ -67,7 +67,7 @@ func (s *state) approvalRestored() time.Time {
 	return time.Time{}
 }
 
-// readApproval finds out whether OLM asks for approval. It does for all Subscriptions of a namespace if one of them says so.
+// readApproval finds out whether OLM asks for approval. OLM does so for all Subscriptions of a namespace if one of them requires it.
 func (s *state) readApproval(ctx context.Context, config *rest.Config) error {
 	c, err := subscription.Client(config)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *state) readApproval(ctx context.Context, config *rest.Config) error {
 	})
 }
 
-// discard deletes the InstallPlan that asks for approval, if it is as it was observed.
+// discard deletes the InstallPlan that asks for approval, unless it has changed since it was observed.
 func (s *state) discard(ctx context.Context, c client.Client) error {
 	return c.Delete(ctx, s.current, unchanged(s.current))
 }

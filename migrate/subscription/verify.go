@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Verify fails unless the Subscription is the one that the plan was made for, or the one that this switch has
-// recreated, and nothing has changed except by the switch.
+// Verify fails unless the Subscription is the one that the plan was made for, or the one that this switch has recreated, and only the
+// switch has changed it.
 func (s *state) Verify() error {
 	p := s.plan
 	switch {
@@ -60,7 +60,7 @@ func (s *state) foreignError() error {
 		p.Subject, s.subscription.UID, cmp.Or(s.recreation().uid, p.Subject.UID), s.journal.Abandon())
 }
 
-// isRemoving reports whether this switch has deleted the Subscription of its start, to replace it.
+// isRemoving reports whether this switch has deleted the original Subscription, to replace it.
 func (s *state) isRemoving() bool {
 	return s.plan.Strategy == Replace && s.subscription.UID == s.plan.Subject.UID &&
 		slices.ContainsFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == RemoveOperator })

@@ -26,9 +26,9 @@ var checks = config.Config{
 	},
 }
 
-// Breaks returns why OLM refuses to replace a CustomResourceDefinition by an updated one: the lines of its message, sorted, or none
-// if it does not. The present one is as a cluster has it; see Installed. OLM's own lines are in no order. It fails if a version has no
-// schema, or one that is nested too deep, or if too many versions are served.
+// Breaks returns why OLM refuses to replace a CustomResourceDefinition by an updated one: the lines of OLM's message, or none if OLM does
+// not refuse. It sorts the lines, because OLM's have no order. The present definition is as a cluster has it; see Installed. Breaks fails
+// if a version has no schema, or one that is nested too deep, or if too many versions are served.
 func Breaks(present, updated *apiextensionsv1.CustomResourceDefinition) (lines []string, err error) {
 	for _, definition := range []*apiextensionsv1.CustomResourceDefinition{present, updated} {
 		served := 0
@@ -63,10 +63,10 @@ func Breaks(present, updated *apiextensionsv1.CustomResourceDefinition) (lines [
 	return lines, nil
 }
 
-// deepest is the maximum nesting of schemas: crdify copies each with everything below it, so the cost grows with the square.
+// deepest is the maximum nesting of schemas: crdify copies each with everything below it, so the cost grows with the square of the depth.
 const deepest = 100
 
-// mostServed is how many versions may be served: crdify compares each with each.
+// mostServed is the maximum number of served versions: crdify compares each with each.
 const mostServed = 16
 
 // nestsDeeper reports whether schemas are nested deeper than a limit.

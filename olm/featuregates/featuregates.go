@@ -17,9 +17,9 @@ type Gate string
 const (
 	// SingleOwnNamespace installs bundles that do not support the install mode AllNamespaces, and reads spec.config for all bundles.
 	SingleOwnNamespace Gate = "SingleOwnNamespaceInstallSupport"
-	// CertManager gives webhooks certificates of cert-manager. It takes precedence over ServiceCA.
+	// CertManager gives webhooks certificates from cert-manager. It takes precedence over ServiceCA.
 	CertManager Gate = "WebhookProviderCertManager"
-	// ServiceCA gives webhooks certificates of OpenShift's service CA.
+	// ServiceCA gives webhooks certificates from OpenShift's service CA.
 	ServiceCA Gate = "WebhookProviderOpenshiftServiceCA"
 	// Boxcutter applies bundles in phases with Boxcutter, instead of Helm.
 	Boxcutter Gate = "BoxcutterRuntime"
@@ -86,7 +86,7 @@ func Of(version string) (Set, error) {
 	return set, nil
 }
 
-// Versions are all versions that Of knows.
+// Versions returns all versions that Of knows.
 func Versions() []string { return append(sorted(versions), sorted(openShift)...) }
 
 // sorted returns versions like 1.11, ordered as numbers.
@@ -121,7 +121,7 @@ func (s Set) With(settings string) (Set, error) {
 	return changed, nil
 }
 
-// Names are the names of the gates that affect predictions.
+// Names returns the names of the gates that affect predictions.
 func Names() (names []string) {
 	for _, gate := range all {
 		names = append(names, string(gate))

@@ -7,10 +7,9 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 )
 
-// Missing reports whether a Subscription waits for an InstallPlan that no longer exists, and whether it waits forever
-// because OLM does not notice. OLM resets such a Subscription only if one of its conditions says that the InstallPlan is
-// pending or has failed. No condition does if the InstallPlan was deleted before OLM wrote one. existing are all
-// InstallPlans of the Subscription's namespace.
+// Missing reports whether a Subscription waits for an InstallPlan that no longer exists, and whether it waits forever because OLM does not
+// notice. OLM resets such a Subscription only if one of its conditions says that the InstallPlan is pending or has failed. There is no such
+// condition if the InstallPlan was deleted before OLM wrote one. existing are all InstallPlans of the Subscription's namespace.
 func Missing(s *v1alpha1.Subscription, existing []*v1alpha1.InstallPlan) (missing, unnoticed bool) {
 	ref := s.Status.InstallPlanRef
 	if ref == nil || s.Status.State != v1alpha1.SubscriptionStateUpgradePending ||

@@ -105,8 +105,8 @@ func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) 
 	return nil
 }
 
-// providedElsewhere: if OperatorGroups overlap, only one of their operators may provide an API. OLM installs a second one
-// anyway, and it fails. If it is the same version, OLM takes the copy of its ClusterServiceVersion, which OLM keeps in each
+// providedElsewhere: if OperatorGroups overlap, only one of their operators may provide an API. OLM installs a second operator anyway,
+// which fails. If both have the same version, OLM mistakes the copy of the first one's ClusterServiceVersion, which OLM keeps in each
 // target namespace, for the installed one.
 func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 	provided := apis(f.pkg.FindBundle(f.Next.Name), property.TypeGVK)
@@ -140,8 +140,8 @@ func (st *State) overlapping() (found []*State) {
 	return found
 }
 
-// overlap reports whether two OperatorGroups have target namespaces in common. To specific target namespaces, OLM adds the
-// OperatorGroup's own.
+// overlap reports whether two OperatorGroups have target namespaces in common. OLM adds the OperatorGroup's own namespace to specific
+// target namespaces.
 func overlap(a, b *operatorsv1.OperatorGroup) bool {
 	of := func(g *operatorsv1.OperatorGroup) []string {
 		if len(g.Status.Namespaces) == 0 || g.Status.Namespaces[0] == "" {

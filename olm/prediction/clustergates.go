@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/olm/featuregates"
 )
 
-// GatesOf returns the feature gates of OLM v1 on an OpenShift cluster: its release's, with the changes by OpenShift's own feature
-// gates. It returns nil for other clusters, which do not publish them.
+// GatesOf returns the feature gates of OLM v1 on an OpenShift cluster: the gates of the cluster's release, as changed by OpenShift's own
+// feature gates. It returns nil for other clusters, which do not publish their gates.
 func GatesOf(ctx context.Context, config *rest.Config) (featuregates.Set, error) {
 	running, err := openShiftVersion(ctx, config)
 	if err != nil || running == nil {
@@ -39,7 +39,7 @@ func GatesOf(ctx context.Context, config *rest.Config) (featuregates.Set, error)
 	return gatesSaid(set, stated, running.String()), nil
 }
 
-// gatesSaid applies OpenShift's FeatureGate object for a version to gates.
+// gatesSaid returns gates with the changes that OpenShift's FeatureGate object states for a version.
 func gatesSaid(set featuregates.Set, stated *configv1.FeatureGate, version string) featuregates.Set {
 	changed := maps.Clone(set)
 	for _, details := range stated.Status.FeatureGates {

@@ -19,17 +19,17 @@ const (
 	ChannelAbsent Code = "channel-absent"
 	// ChannelBroken: the channel has no single head, or its entries replace each other in a cycle.
 	ChannelBroken Code = "channel-broken"
-	// StartAbsent: the channel has no entry of the name in spec.startingCSV.
+	// StartAbsent: the channel has no entry with the name in spec.startingCSV.
 	StartAbsent Code = "starting-csv-absent"
-	// SourceMissing: there is no such CatalogSource, or not one for this namespace.
+	// SourceMissing: the CatalogSource does not exist, or OLM does not use it for this namespace.
 	SourceMissing Code = "source-missing"
 	// SourceUnreachable: OLM has no connection to a catalog that it uses for the namespace.
 	SourceUnreachable Code = "source-unreachable"
 	// DependencyMalformed: a bundle of the package has a dependency that OLM cannot read.
 	DependencyMalformed Code = "dependency-malformed"
-	// CatalogsAmbiguous: several catalogs of OLM v1 have a bundle, and none has a higher priority.
+	// CatalogsAmbiguous: several catalogs of OLM v1 have a bundle, and none has a higher priority than the others.
 	CatalogsAmbiguous Code = "catalogs-ambiguous"
-	// OperatorGroups: the namespace has none, or more than one.
+	// OperatorGroups: the namespace has no OperatorGroup, or more than one.
 	OperatorGroups Code = "operator-groups"
 	// SecondSubscription: another Subscription of the namespace is for the same package.
 	SecondSubscription Code = "second-subscription"
@@ -66,7 +66,7 @@ const (
 	StoredVersionRemoved Code = "stored-version-removed"
 	// Undecodable: OLM cannot decode the ClusterServiceVersion that the bundle carries in the catalog.
 	Undecodable Code = "undecodable"
-	// OldDefinition: the bundle's CRD is of an API version that Kubernetes no longer serves.
+	// OldDefinition: the bundle's CRD has an API version that Kubernetes no longer serves.
 	OldDefinition Code = "old-definition"
 )
 

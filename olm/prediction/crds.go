@@ -48,7 +48,7 @@ func (f *subject) checkCRDs(ctx context.Context, d *fbc.Details) error {
 	return nil
 }
 
-// warnUnchecked warns about CRDs in the cluster that a bundle may change if the catalog does not contain the bundle's CRDs.
+// warnUnchecked warns about CRDs in the cluster that a bundle may change, if the catalog lacks the bundle's own CRDs.
 func (f *subject) warnUnchecked(ctx context.Context, d *fbc.Details) error {
 	if d.CSV == nil {
 		return nil
@@ -103,8 +103,8 @@ func toCRD(object *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDe
 	return definition, json.Unmarshal(data, definition)
 }
 
-// Objects returns the reasons why OLM v0 would not install a bundle whose CRDs are as those of the cluster: it reads and validates the
-// existing objects again.
+// Objects returns the reasons why OLM v0 would not install a bundle that leaves the cluster's CRDs as they are: even then, OLM reads and
+// validates the existing objects again.
 func Objects(ctx context.Context, config *rest.Config, bundle string, crds []string) (found []Reason, err error) {
 	reader, err := newAPIReader(config)
 	if err != nil {
@@ -129,8 +129,8 @@ func Objects(ctx context.Context, config *rest.Config, bundle string, crds []str
 
 const failed = ". If OLM has already tried for a minute, the InstallPlan has failed: delete it, and OLM creates another one"
 
-// faults returns the reasons why OLM does not update a CRD to that of a bundle because of existing objects. OLM reads them in all versions
-// that both CRDs serve, and validates them, except if the updated one has a conversion webhook, which may make them valid.
+// faults returns the reasons why existing objects keep OLM from updating a CRD to the bundle's. OLM reads the objects in all versions that
+// both CRDs serve, and validates them, unless the updated CRD has a conversion webhook, which may make them valid.
 func (s *apiReader) faults(ctx context.Context, present, updated *apiextensionsv1.CustomResourceDefinition, bundle string) (found []Reason, err error) {
 	var invalid []string
 	seen := map[string]bool{}
@@ -182,11 +182,11 @@ func (s *apiReader) faults(ctx context.Context, present, updated *apiextensionsv
 	return found, nil
 }
 
-// isUnconverted reports whether the API server could not convert objects: it answers with the text of the webhook's failure, which is no
-// reason of its own.
+// isUnconverted reports whether the API server could not convert objects. Only the text of the error says so: it has no status reason of
+// its own.
 func isUnconverted(err error) bool { return strings.Contains(err.Error(), "conversion webhook for ") }
 
-// maxInvalid and maxFaults are how many invalid objects, and faults of one, a reason names. A fault quotes a value as long as its author likes.
+// maxInvalid limits the invalid objects that a reason names, maxFaults the faults of each. A fault quotes a value of any length.
 const maxInvalid, maxFaults = 3, 10
 
 // describe returns the first faults of an object on one line.
@@ -198,7 +198,7 @@ func describe(faults field.ErrorList) string {
 	return strings.Join(texts, "; ")
 }
 
-// some lists the first names and counts the others of n.
+// some lists the given names, and says how many of n are missing.
 func some(names []string, n int) string {
 	if n == len(names) {
 		return strings.Join(names, ", ")

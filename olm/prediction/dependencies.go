@@ -33,7 +33,7 @@ func (f *subject) dependencyReason(e *upgrade.Entry) Reason {
 	return reason
 }
 
-// malformedDependency returns a bundle of the channel with a dependency that OLM cannot read, and its fault.
+// malformedDependency returns a bundle of the channel with a dependency that OLM cannot read, and the dependency's fault.
 func (f *subject) malformedDependency() (*fbc.Bundle, error) {
 	for _, e := range f.graph.Entries {
 		b := f.pkg.FindBundle(e.Name)

@@ -25,9 +25,9 @@ const V1 = "v1"
 
 // Extension is a ClusterExtension, from which OLM v1 installs a package, with the installed bundle.
 //
-// OLM v1's own resolver cannot be imported. Predict follows the one of operator-controller v1.11, in
-// internal/operator-controller/resolve: among the bundles in the wanted channels and versions that the installed bundle can be
-// updated to, including itself, it takes the latest one that is not deprecated. Package refusal then says whether OLM installs it.
+// OLM v1's own resolver cannot be imported. Predict follows operator-controller v1.11, internal/operator-controller/resolve: of the
+// installed bundle, and of the bundles in the wanted channels and versions to which it can be updated, Predict takes the latest one that is
+// not deprecated. Package refusal then says whether OLM installs that bundle.
 type Extension struct {
 	// Request holds the setup of OLM and spec.config. Name and Namespace are empty for a hypothetical ClusterExtension. Gates default
 	// to the gates of OLM's latest version.
@@ -41,7 +41,7 @@ type Extension struct {
 	SelfCertified bool
 	// Catalogs selects the catalogs by their labels; nil means all.
 	Catalogs labels.Selector
-	// Installed is the installed bundle; its name is "" if there is none. Release is its release, if the status has one beside the
+	// Installed is the installed bundle; its name is "" if there is none. Release is the bundle's release, if the status states it beside the
 	// version.
 	Installed upgrade.Version
 	Release   *string
@@ -153,7 +153,7 @@ func (e *Extension) PredictFrom(ctx context.Context, catalogs []*ClusterCatalog)
 	return e.predict(ctx, catalogs, nil)
 }
 
-// Shared holds what predictions have in common that differ only in the installed bundle. It makes many of them fast.
+// Shared holds the data that predictions share if they differ only in the installed bundle. It makes many such predictions fast.
 type Shared struct {
 	// Left bounds the comparisons.
 	Left *refusal.Allowance
@@ -162,7 +162,7 @@ type Shared struct {
 	refused    map[*refusal.Bundle][]refusal.Refusal
 }
 
-// PredictNext is Predict for one of many installed bundles, without the updates after the next one and without support.
+// PredictNext predicts like Predict, for one of many installed bundles, without the updates after the next one and without support.
 func (e *Extension) PredictNext(ctx context.Context, c *fbc.Catalog, shared *Shared) (*Prediction, error) {
 	return e.predict(ctx, []*ClusterCatalog{{Name: c.Dir, Content: c}}, shared)
 }
@@ -181,7 +181,7 @@ func (s *Shared) selection(p *fbc.Package, find func() *selection) *selection {
 	return s.selections[p]
 }
 
-// spendRanges spends the comparisons with so many ranges.
+// spendRanges spends the cost of n comparisons with a range.
 func (s *Shared) spendRanges(n int) error {
 	if s == nil {
 		return nil
@@ -189,7 +189,7 @@ func (s *Shared) spendRanges(n int) error {
 	return s.Left.Ranges(n)
 }
 
-// spendUpdate spends the comparison of two bundles.
+// spendUpdate spends the cost of a comparison of two bundles.
 func (s *Shared) spendUpdate(from, to *fbc.Bundle) error {
 	if s == nil {
 		return nil
@@ -197,7 +197,7 @@ func (s *Shared) spendUpdate(from, to *fbc.Bundle) error {
 	return s.Left.Update(from, to)
 }
 
-// refusals returns why OLM refuses a bundle by itself.
+// refusals returns the refusals of a bundle that do not depend on the cluster.
 func (s *Shared) refusals(b *refusal.Bundle, r *refusal.Request) []refusal.Refusal {
 	if s == nil {
 		return refusal.Of(b, r)
@@ -213,7 +213,7 @@ func (s *Shared) refusals(b *refusal.Bundle, r *refusal.Request) []refusal.Refus
 	return found
 }
 
-// predict predicts what OLM v1 will do; with something shared, only the next update.
+// predict predicts what OLM v1 will do. If shared is not nil, it predicts only the next update.
 func (e *Extension) predict(ctx context.Context, catalogs []*ClusterCatalog, shared *Shared) (*Prediction, error) {
 	if e.Gates == nil {
 		set, err := featuregates.Of(featuregates.Latest)

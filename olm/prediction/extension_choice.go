@@ -24,12 +24,12 @@ type selection struct {
 	extension *Extension
 	catalog   *ClusterCatalog
 	pkg       *fbc.Package
-	edges     *upgrade.Edges // of all channels: OLM v1 uses even those of channels that spec excludes
+	edges     *upgrade.Edges // of all channels: OLM v1 even uses the edges of channels that spec excludes
 	wanted    []*candidate   // in the wanted channels and versions
 	named     map[string]*candidate
-	released  map[string][]*candidate // by their versions
+	released  map[string][]*candidate // by releaseKey
 	latest    *candidate              // the latest of wanted that is not deprecated, or nil
-	chosen    *candidate              // nil if it has none that OLM may install
+	chosen    *candidate              // nil if OLM may install none of the candidates
 }
 
 // installation is the installed bundle.
@@ -46,8 +46,8 @@ type candidate struct {
 	at         int // its place among the wanted ones
 }
 
-// search returns the candidates with OLM's choice. It returns nil if p already says why OLM chooses nothing. It fails if the
-// range of versions is invalid.
+// search returns the candidates in the catalog that OLM chooses from, with OLM's choice. If it returns nil, it has added the reason to p.
+// It fails if the range of versions is invalid.
 func (e *Extension) search(p *Prediction, catalogs []*ClusterCatalog, shared *Shared) (*selection, error) {
 	var versions *masterminds.Constraints
 	if e.Versions != "" {
@@ -149,7 +149,7 @@ func (e *Extension) selectFrom(pkg *fbc.Package, versions *masterminds.Constrain
 	return sel
 }
 
-// releaseKey returns a text that versions have in common which are the same to OLM v1.
+// releaseKey returns the same text for all versions that are equal to OLM v1.
 func releaseKey(r *declcfg.VersionRelease) string {
 	number := r.Version
 	number.Build = nil
@@ -181,7 +181,7 @@ func (c *candidate) isIn(versions *masterminds.Constraints) bool {
 	return err == nil && versions.Check(version)
 }
 
-// is reports whether a bundle has exactly an installed version. OLM v1 does not compare names.
+// is reports whether the candidate has exactly the installed version. OLM v1 does not compare names.
 func (c *candidate) is(installed installation) bool {
 	return c.release != nil && installed.release != nil && c.release.Compare(installed.release) == 0
 }
@@ -203,7 +203,7 @@ func compare(a, b *candidate) int {
 	return b.release.Compare(a.release)
 }
 
-// choose returns the bundle that OLM installs over an installed one, or as the first. It returns nil if OLM installs none.
+// choose returns the bundle that OLM chooses if the given one, or nothing, is installed. It returns nil if OLM may install none.
 func (sel *selection) choose(installed installation) (chosen *candidate) {
 	for _, c := range sel.eligible(installed) {
 		if chosen == nil || compare(c, chosen) < 0 {
@@ -213,7 +213,7 @@ func (sel *selection) choose(installed installation) (chosen *candidate) {
 	return chosen
 }
 
-// eligible returns the bundles that OLM v1 chooses from: the installed one, and those to which an edge leads from it, or all.
+// eligible returns the bundles that OLM v1 chooses from: all wanted ones, or the installed one and its successors.
 func (sel *selection) eligible(installed installation) []*candidate {
 	if installed.Name == "" || sel.extension.SelfCertified {
 		return sel.wanted
@@ -231,8 +231,8 @@ func (sel *selection) eligible(installed installation) []*candidate {
 	return slices.Compact(all)
 }
 
-// rivals returns the names of the bundles that OLM v1 could choose as well: it reads the files of a package at the same time, and sorts
-// them by version alone.
+// rivals returns the names of the bundles that OLM v1 may choose instead of the chosen one: it reads the files of a package in parallel,
+// and sorts the bundles by version alone.
 func (sel *selection) rivals(chosen *candidate) (names []string) {
 	installed := sel.installed()
 	if chosen.is(installed) {
@@ -263,7 +263,7 @@ func (sel *selection) successors(installed upgrade.Version) map[string]*upgrade.
 	return found
 }
 
-// update describes an update.
+// update describes the update from an installed version to a candidate.
 func (sel *selection) update(installed upgrade.Version, to *candidate) *Update {
 	u := &Update{Name: to.Name}
 	if to.Number() != nil {
@@ -318,7 +318,7 @@ func (sel *selection) explain(p *Prediction) {
 	p.Message = e.failure(nil)
 }
 
-// failure is OLM's message in the condition Progressing if it chooses nothing, or cannot choose between catalogs.
+// failure returns the message that OLM writes into condition Progressing if it finds no bundle, or cannot choose between catalogs.
 func (e *Extension) failure(rivals []string) string {
 	message := &strings.Builder{}
 	if e.Installed.Name != "" {
@@ -370,7 +370,7 @@ func (sel *selection) warn(p *Prediction, chosen *candidate) {
 	}
 }
 
-// warnAboutDeprecatedSuccessors lists the deprecated bundles to which OLM does not update although an edge leads there.
+// warnAboutDeprecatedSuccessors adds a risk for each deprecated bundle to which OLM does not update although an edge leads to it.
 func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
 	if p.Installed == "" || !slices.ContainsFunc(sel.wanted, func(c *candidate) bool { return c.deprecated }) {
 		return
@@ -386,7 +386,11 @@ func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
 		if entry.Follows(installed.Version) == upgrade.SkipRange {
 			leads = "has it in its skipRange"
 		}
-		p.risk(Deprecated, "wait for a version that is not deprecated; or set spec.source.catalog.version to "+c.Number().String(),
+		do := "wait for a version that is not deprecated"
+		if c.Number() != nil {
+			do += "; or set spec.source.catalog.version to " + c.Number().String()
+		}
+		p.risk(Deprecated, do,
 			"%s %s and is deprecated: OLM v1 keeps what is not deprecated rather than update to it", c.Name, leads)
 	}
 }
@@ -420,7 +424,7 @@ func releaseOf(b *fbc.Bundle, on featuregates.Set) *declcfg.VersionRelease {
 	return nil
 }
 
-// explicitRelease returns a version with the release that is stated beside it. Its build metadata is then not a release.
+// explicitRelease returns a version with the release that is stated beside it. The version's build metadata is then not a release.
 func explicitRelease(number semver.Version, stated string) (*declcfg.VersionRelease, error) {
 	if stated == "" {
 		return &declcfg.VersionRelease{Version: number, Release: declcfg.Release{}}, nil
@@ -429,8 +433,7 @@ func explicitRelease(number semver.Version, stated string) (*declcfg.VersionRele
 	return &declcfg.VersionRelease{Version: number, Release: release}, err
 }
 
-// newRelease takes the build metadata of a version as its release, if it is a valid one, so that it counts in the order of
-// versions.
+// newRelease returns a version whose build metadata is its release, if that is a valid release, so that it counts in the order of versions.
 func newRelease(number semver.Version) *declcfg.VersionRelease {
 	if release, err := declcfg.NewRelease(strings.Join(number.Build, ".")); err == nil && len(release) > 0 {
 		number.Build = nil

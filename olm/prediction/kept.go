@@ -11,16 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keeper keeps of objects what a prediction for its namespace needs, or for all namespaces if that is "". Of other namespaces, it
-// needs the OperatorGroups, what they subscribe to and the names of their versions.
+// keeper reduces objects to the fields that predictions need: predictions for its namespace, or for all namespaces if that is "". Of other
+// namespaces, they need the OperatorGroups, the specs of Subscriptions and the names of ClusterServiceVersions.
 type keeper struct{ namespace string }
 
 func (k keeper) isElsewhere(o metav1.Object) bool {
 	return k.namespace != "" && o.GetNamespace() != k.namespace
 }
 
-// maxText is the maximum length of a text that a tenant writes into a Subscription. Names are shorter, so a text that was cut names
-// nothing that exists, as before.
+// maxText is the maximum length of a text that a tenant writes into a Subscription. Names are shorter, so a longer text names no existing
+// object, and neither does its beginning.
 const maxText = 1 << 10
 
 func bounded(text string) string {
@@ -30,12 +30,12 @@ func bounded(text string) string {
 	return text
 }
 
-// identity keeps what tells an object from others.
+// identity returns only the metadata that identifies an object.
 func identity(o metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Generation: o.Generation, CreationTimestamp: o.CreationTimestamp}
 }
 
-// subscription keeps no configuration of pods. Tenants cannot write the status.
+// subscription drops the configuration of pods. It does not bound the status, which tenants cannot write.
 func (k keeper) subscription(s *v1alpha1.Subscription) v1alpha1.Subscription {
 	kept := v1alpha1.Subscription{ObjectMeta: identity(s.ObjectMeta), Spec: &v1alpha1.SubscriptionSpec{}}
 	if s.Spec != nil {
@@ -88,7 +88,7 @@ func services(all []v1alpha1.APIServiceDescription) (kept []v1alpha1.APIServiceD
 	return kept
 }
 
-// installPlan keeps that it exists.
+// installPlan keeps only the identity: predictions need to know whether an InstallPlan exists.
 func (k keeper) installPlan(p *v1alpha1.InstallPlan) v1alpha1.InstallPlan {
 	return v1alpha1.InstallPlan{ObjectMeta: identity(p.ObjectMeta)}
 }
@@ -120,7 +120,7 @@ func (k keeper) condition(c *operatorsv2.OperatorCondition) operatorsv2.Operator
 	return kept
 }
 
-// source keeps how it is reached, and its priority.
+// source keeps the connection of a CatalogSource, and its priority.
 func (k keeper) source(s *v1alpha1.CatalogSource) v1alpha1.CatalogSource {
 	kept := v1alpha1.CatalogSource{ObjectMeta: identity(s.ObjectMeta)}
 	kept.Spec = v1alpha1.CatalogSourceSpec{SourceType: s.Spec.SourceType, Priority: s.Spec.Priority, Address: bounded(s.Spec.Address)}

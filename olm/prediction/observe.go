@@ -23,12 +23,12 @@ import (
 	"github.com/berth-csi/berth/olm/subscription"
 )
 
-// Observe reads the state that OLM resolves from: one State for each namespace with Subscriptions, sorted by name. An empty
-// namespace means all. It always reads all namespaces, because operators in one affect what OLM can install in another. It
-// does not read catalogs, and writes nothing.
+// Observe reads the state that OLM resolves from: one State for each namespace with Subscriptions, sorted by name. An empty namespace means
+// all. It always reads all namespaces, because operators in one namespace affect what OLM can install in another. It does not read
+// catalogs, and writes nothing.
 //
-// Its memory does not grow with the size of objects, which tenants can write: they are read one at a time, and only the
-// fields that a prediction needs are kept; of a namespace that was not asked for, even fewer.
+// Its memory does not grow with the size of objects, which tenants can write: it reads objects one at a time, and keeps only the fields
+// that a prediction needs; of objects in namespaces that were not asked for, even fewer.
 func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*State, error) {
 	c, err := readCluster(ctx, config, namespace)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *clusterObjects) states(namespace string) (wanted []*State) {
 		of(o.Namespace).sources = append(of(o.Namespace).sources, &c.sources[i])
 	}
 	global := c.globalNamespace()
-	var withGroup []*State // no tenant can make an OperatorGroup, so their namespaces do not make this longer
+	var withGroup []*State // tenants cannot create OperatorGroups, so their namespaces do not make this slice longer
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		objects := namespaces[name]
 		if len(objects.groups) == 0 && len(objects.subscriptions) == 0 {
@@ -156,7 +156,7 @@ func readCluster(ctx context.Context, config *rest.Config, namespace string) (*c
 	return c, nil
 }
 
-// collect appends what is kept of the objects of a list.
+// collect reads a list, and appends what keep returns for each object.
 func collect[T any](ctx context.Context, client rest.Interface, list listing.List, keep func(*T) T, into *[]T) error {
 	return listing.Each(ctx, client, list, func(o T) error {
 		*into = append(*into, keep(&o))
@@ -167,9 +167,9 @@ func collect[T any](ctx context.Context, client rest.Interface, list listing.Lis
 // openShiftCatalogs is the namespace of global catalogs on OpenShift.
 const openShiftCatalogs = "openshift-marketplace"
 
-// globalNamespace returns the namespace whose catalogs are global. A client cannot read the flag of OLM that sets it. So it
-// is OpenShift's namespace if that has catalogs, or else the one in the status of Subscriptions, where OLM lists its
-// catalogs. Only OLM and administrators can write that status. It is empty if neither gives one.
+// globalNamespace returns the namespace whose catalogs are global. A client cannot read the flag of OLM that sets it. So it returns
+// OpenShift's namespace if that has catalogs, or else another namespace that a Subscription names in its status, where OLM lists its
+// catalogs. Only OLM and administrators can write that status. It returns "" if there is no such namespace.
 func (c *clusterObjects) globalNamespace() string {
 	if slices.ContainsFunc(c.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
 		return openShiftCatalogs

@@ -1,6 +1,6 @@
-// Package prediction predicts what OLM will do with Subscriptions, and OLM v1 with ClusterExtensions, and explains why. It also
-// explains why OLM does nothing, where OLM itself gives no reason. For Subscriptions, OLM's own resolver, which runs in this process, makes the
-// choice (subscription_resolver.go). For ClusterExtensions, extension_choice.go chooses as operator-controller does, whose resolver cannot be
+// Package prediction predicts what OLM will do with Subscriptions, and OLM v1 with ClusterExtensions, and explains why. It also explains
+// why OLM does nothing, where OLM itself gives no reason. For Subscriptions, OLM's own resolver, which runs in this process, makes the
+// choice (subscription_resolver.go). For ClusterExtensions, extension_choice.go chooses like operator-controller, whose resolver cannot be
 // imported. The explanation comes from the catalog's upgrade graph and from the state of the cluster.
 //
 // Observe reads a State for each namespace, Predict runs the resolver on it, and Write shows the Predictions.
@@ -35,8 +35,8 @@ const (
 	Latest Reaction = "latest"
 	// Stranded: OLM silently does nothing although the channel has a later head.
 	Stranded Reaction = "stranded"
-	// Refused: OLM resolves nothing in the whole namespace, and sets ResolutionFailed on all its Subscriptions. OLM v1 installs
-	// nothing for this ClusterExtension.
+	// Refused: OLM resolves nothing in the whole namespace, and sets ResolutionFailed on all its Subscriptions. For a ClusterExtension: OLM v1
+	// installs nothing.
 	Refused Reaction = "refused"
 )
 
@@ -78,8 +78,8 @@ type Prediction struct {
 	Message string `json:"message,omitempty"`
 	// MessageGoesOn says that OLM's message continues with details that are not predicted.
 	MessageGoesOn bool `json:"messageGoesOn,omitempty"`
-	// Reason is the reason of the condition Progressing, if OLM v1 refuses: Retrying; or InvalidConfiguration or Blocked, and then it does not
-	// try again before the ClusterExtension changes.
+	// Reason is the reason of the condition Progressing if OLM v1 refuses: Retrying, InvalidConfiguration or Blocked. With the last two, OLM
+	// does not try again before the ClusterExtension changes.
 	Reason string `json:"reason,omitempty"`
 	// Says is the current reason and message of the ClusterExtension's condition Progressing.
 	Says string `json:"says,omitempty"`
@@ -132,7 +132,7 @@ func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
 	for _, s := range st.Subscriptions {
 		f := st.subject(s)
 		if f.catalog == nil && st.offers(sourceOf(s)) && !st.unreachableSource(sourceOf(s)) {
-			continue // it only constrains the resolution of the others
+			continue // this Subscription only constrains the resolution of the others
 		}
 		if refusal != nil {
 			f.refused(refusal, unresolved)
@@ -144,7 +144,7 @@ func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
 	return all, nil
 }
 
-// subject is the Subscription of a Prediction, with its package and channel in the catalog, or nil for what the catalog lacks.
+// subject is the Subscription of a Prediction, with its package and channel in the catalog. These are nil if the catalog lacks them.
 type subject struct {
 	*Prediction
 	state        *State
@@ -192,11 +192,11 @@ func (f *subject) installed() upgrade.Version {
 	return upgrade.Version{Name: f.csv.Name, Number: &f.csv.Spec.Version.Version}
 }
 
-// maxOthers is how many other Subscriptions of a namespace a prediction names. Whoever may write there can create very many, and each has a
-// prediction.
+// maxOthers is the maximum number of other Subscriptions of a namespace that a prediction names. Whoever may write to the namespace can
+// create very many, and each has a prediction.
 const maxOthers = 10
 
-// others are Subscriptions of a namespace that OLM cannot resolve: the first ones, and how many there are.
+// others are the Subscriptions of a namespace that OLM cannot resolve: the first ones, and the number of all.
 type others struct {
 	first []unresolved
 	n     int
@@ -207,14 +207,14 @@ type unresolved struct {
 	why []Reason
 }
 
-// unresolved finds the Subscriptions that OLM cannot resolve by themselves.
+// unresolved finds the Subscriptions that OLM cannot resolve because of their own problems.
 func (st *State) unresolved() (found others) {
 	for _, s := range st.Subscriptions {
 		why := st.subject(s).subscriptionProblems()
 		if len(why) == 0 {
 			continue
 		}
-		if found.n++; found.n <= maxOthers+1 { // one of them may be the one that the prediction is for
+		if found.n++; found.n <= maxOthers+1 { // one of them may be the prediction's own Subscription
 			found.first = append(found.first, unresolved{s, why})
 		}
 	}
@@ -232,7 +232,7 @@ func (f *subject) refused(refusal error, others others) {
 	f.Why = f.namespaceProblems()
 	named, n := 0, others.n
 	if len(f.subscriptionProblems()) > 0 {
-		n-- // it is one of them
+		n-- // others counts this Subscription, too
 	}
 	for _, other := range others.first {
 		if other.Subscription == f.subscription {
@@ -261,7 +261,7 @@ func (f *subject) refused(refusal error, others others) {
 
 // resolved explains the choice of OLM's resolver for the Subscription.
 func (f *subject) resolved(ctx context.Context, r *resolution) error {
-	if f.pkg != nil && f.channel == nil && f.Channel == "" { // then OLM takes what it finds in any channel
+	if f.pkg != nil && f.channel == nil && f.Channel == "" { // then OLM takes a bundle from any channel
 		for _, c := range f.pkg.Channels {
 			if g := upgrade.Of(f.pkg, c); g.Find(r.chosen[f.subscription.Name]) != nil {
 				f.Channel, f.channel, f.graph = c.Name, c, g
@@ -328,7 +328,7 @@ func (f *subject) predictLater(ctx context.Context, r *resolution) error {
 			return nil
 		}
 		if err != nil {
-			return nil // OLM refuses the next one; findRisks warns that updates end before the head
+			return nil // OLM refuses the next update; findRisks warns that updates end before the head
 		}
 		chosen := f.graph.Find(r.chosen[f.subscription.Name])
 		if chosen == nil {

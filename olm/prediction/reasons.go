@@ -132,7 +132,7 @@ func (st *State) unreachableSources() (found []Reason) {
 	return found
 }
 
-// otherPackage advises which package of the catalog provides the APIs of the installed version, if one does.
+// otherPackage returns the advice to use a package of the catalog that provides the APIs of the installed version, if there is one.
 func (f *subject) otherPackage() string {
 	installed := map[string]bool{}
 	if f.csv != nil {
@@ -170,8 +170,8 @@ func groupOf(definition string) string {
 	return group
 }
 
-// orphan returns a ClusterServiceVersion of the package that no Subscription has installed, or nil. Deleting a Subscription
-// leaves one behind.
+// orphan returns a ClusterServiceVersion of the package that no Subscription has installed, or nil. Deleting a Subscription leaves its
+// ClusterServiceVersion behind.
 func (f *subject) orphan() *v1alpha1.ClusterServiceVersion {
 	if f.csv != nil {
 		return nil
@@ -220,7 +220,7 @@ func (f *subject) whyStranded() []Reason {
 func (f *subject) unsatisfied(next *upgrade.Update) Reason {
 	reason := f.dependencyReason(next.Entry)
 	reason.What = fmt.Sprintf("the next version is %s, but OLM cannot install it", next.Entry.Name)
-	// Asked for just this version, the resolver has to fail, and its error says why.
+	// If the resolver is asked for just this version, it must fail, and its error says why.
 	alone := *f.state
 	subscription := f.subscription.DeepCopy()
 	subscription.Status = v1alpha1.SubscriptionStatus{}
@@ -234,7 +234,7 @@ func (f *subject) unsatisfied(next *upgrade.Update) Reason {
 	return reason
 }
 
-// otherChannels advises which channels have an upgrade path from the installed version to their head.
+// otherChannels returns the advice to use a channel with an upgrade path from the installed version to its head, if there is one.
 func (f *subject) otherChannels(installed upgrade.Version) string {
 	var names []string
 	for _, c := range f.pkg.Channels {

@@ -74,7 +74,7 @@ func (e *Extension) read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, e
 	return refusal.FromCatalog(b)
 }
 
-// readInstalled returns the installed bundle, or nil if there is none, or the catalog does not have it.
+// readInstalled returns the manifests of the installed bundle, or nil if there is none, or if they are not known.
 func (e *Extension) readInstalled(ctx context.Context, sel *selection) (*refusal.Bundle, error) {
 	b := sel.pkg.FindBundle(e.Installed.Name)
 	if b == nil {
@@ -97,14 +97,14 @@ func (c *candidate) text(e *Extension) string {
 	return ""
 }
 
-// warnAboutAPIs lists required APIs that not every cluster serves.
+// warnAboutAPIs warns about an API that the bundle needs, and that not every cluster serves.
 func (e *Extension) warnAboutAPIs(p *Prediction, b *refusal.Bundle) {
 	if !b.Described && len(b.CSV.Spec.WebhookDefinitions) > 0 && e.Gates[featuregates.CertManager] {
 		p.risk(APINeeded, "install cert-manager first", "%s has webhooks, and OLM v1 has cert-manager make their certificates: it refuses the bundle on clusters without that", b.Name)
 	}
 }
 
-// checkLater returns the updates that OLM makes after the first one, before the first that it refuses.
+// checkLater returns the updates after the first one, without the first update that OLM refuses and all after that.
 func (e *Extension) checkLater(ctx context.Context, p *Prediction, sel *selection, before *refusal.Bundle, then []Update, reaches bool) ([]Update, bool, error) {
 	for i, update := range then {
 		next, err := e.read(ctx, sel.pkg.FindBundle(update.Name))

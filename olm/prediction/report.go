@@ -18,7 +18,7 @@ const Schema = "berth.catalog-plan.v1"
 // Document is the JSON that Write writes.
 type Document struct {
 	Schema string `json:"schema"`
-	// Predictions are the predictions of all Subscriptions to packages of the catalog, and of all ClusterExtensions of them.
+	// Predictions are the predictions for all Subscriptions to packages of the catalog, and for all ClusterExtensions of such packages.
 	Predictions []*Prediction `json:"predictions"`
 }
 

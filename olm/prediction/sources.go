@@ -29,7 +29,7 @@ func (st *State) sources() sources {
 	return all
 }
 
-// resolverSource returns the content of a CatalogSource, or the error that OLM gets when it lists it.
+// resolverSource returns the content of a CatalogSource, or the error that OLM gets from listing it.
 func (st *State) resolverSource(s *v1alpha1.CatalogSource) cache.Source {
 	switch {
 	case catalogsource.ConnectionState(s) == catalogsource.NotConnected:
@@ -60,8 +60,8 @@ func (st *State) unreachableSource(source Source) bool {
 	})
 }
 
-// Sources returns the catalogs of some namespaces to the resolver. It asks for the namespace of the Subscriptions and,
-// unless the OperatorGroup excludes them, for the namespace of global catalogs. All catalogs outside of the first are global.
+// Sources returns the catalogs of some namespaces to the resolver. The resolver asks for the namespace of the Subscriptions and, unless the
+// OperatorGroup excludes global catalogs, for their namespace. All catalogs outside of the first namespace are global.
 func (all sources) Sources(namespaces ...string) map[cache.SourceKey]cache.Source {
 	found := map[cache.SourceKey]cache.Source{}
 	for key, source := range all {

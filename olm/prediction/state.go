@@ -39,7 +39,7 @@ type State struct {
 	Today lifecycle.Date
 	// CatalogSources are the CatalogSources of the namespace and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
-	// WithGroup are all namespaces of the cluster that have an OperatorGroup, this one among them. The States of a cluster share it.
+	// WithGroup are the States of all namespaces that have an OperatorGroup, this one among them. All States of a cluster share the slice.
 	WithGroup []*State
 	// Catalogs are the content of CatalogSources that Subscriptions name. A missing catalog is assumed to have only the versions that
 	// are installed from it.
@@ -70,9 +70,9 @@ const (
 	hypotheticalSource    = "this-catalog"
 )
 
-// Installed returns a hypothetical State with one Subscription to a package of a catalog. The given version of the package is
-// installed and nothing else, or nothing at all if version is empty. A version is a semantic version or the name of a
-// ClusterServiceVersion. An empty channel means the package's default channel.
+// Installed returns a hypothetical State with one Subscription to a package of a catalog. Only the given version of the package is
+// installed, or nothing if version is empty. A version is a semantic version or the name of a ClusterServiceVersion. An empty channel means
+// the package's default channel.
 func Installed(c *fbc.Catalog, pkg, version, channel string) (*State, error) {
 	p := c.Find(pkg)
 	if channel == "" && p != nil {
@@ -145,8 +145,8 @@ func (st *State) WithSpec(subscription string, change func(*v1alpha1.Subscriptio
 	return &changed, nil
 }
 
-// SubstituteCatalog points all Subscriptions to packages of a catalog to that catalog, and returns how many it has
-// changed. Other Subscriptions keep their sources.
+// SubstituteCatalog makes a catalog the source of all Subscriptions to its packages, and returns how many Subscriptions it has changed.
+// Other Subscriptions keep their sources.
 func (st *State) SubstituteCatalog(c *fbc.Catalog) (subscriptions int) {
 	substitute := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: hypotheticalSource, Namespace: st.Namespace},
 		Status: v1alpha1.CatalogSourceStatus{GRPCConnectionState: &v1alpha1.GRPCConnectionState{LastObservedState: "READY"}}}
@@ -191,8 +191,8 @@ func (st *State) installed(r *resolution) (*State, error) {
 	return &later, nil
 }
 
-// identify returns the name and the semantic version of an installed version, given either. It fails if the version is not valid,
-// or several bundles may have it.
+// identify returns the name and the semantic version of an installed version, given either. It fails if the version is not valid, or if
+// several bundles match it.
 func identify(p *fbc.Package, pkg, installed string) (upgrade.Version, error) {
 	number, err := semver.Parse(installed)
 	if p != nil {
@@ -225,8 +225,8 @@ func identify(p *fbc.Package, pkg, installed string) (upgrade.Version, error) {
 		"that is in the catalog or ends in a version, like %s.v1.2.3", installed, pkg, pkg)
 }
 
-// normalized returns the State with OLM's updates before it resolves: each Subscription's status names the installed version or a
-// pending update, and no missing InstallPlan.
+// normalized returns the State with the updates that OLM makes before it resolves: each Subscription's status names the installed version
+// or a pending update, and no missing InstallPlan.
 func (st *State) normalized() *State {
 	normalized := *st
 	normalized.Subscriptions, normalized.missingInstallPlans = nil, map[string]string{}

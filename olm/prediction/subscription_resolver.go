@@ -33,7 +33,7 @@ type resolution struct {
 	created []*v1alpha1.Subscription
 }
 
-// resolverTime limits OLM's resolver for one namespace, with all later updates. Its time can grow exponentially with the
+// resolverTime limits the time of OLM's resolver for one namespace, including all later updates. That time can grow exponentially with the
 // catalog, and OLM sets no limit.
 var resolverTime = 30 * time.Second
 
@@ -51,7 +51,7 @@ func (st *State) resolve(ctx context.Context) (*resolution, error) {
 		return nil, errSlow
 	}
 	done := make(chan outcome, 1)
-	go func() { // it takes no context, so it ends with the process
+	go func() { // the resolver takes no context, so a slow one runs until the process ends
 		defer func() {
 			if cause := recover(); cause != nil {
 				done <- outcome{nil, fmt.Errorf("OLM's resolver, which OLM's catalog operator runs, too, crashes on this catalog: %v", cause)}
@@ -88,7 +88,7 @@ func (st *State) run() (*resolution, error) {
 		r.chosen[s.Name] = s.Status.CurrentCSV
 	}
 	for _, s := range st.Subscriptions {
-		// The resolver does not report a choice again that the Subscription's status already has.
+		// If the Subscription's status already has the choice, the resolver does not report it again.
 		if slices.ContainsFunc(lookups, func(l v1alpha1.BundleLookup) bool { return l.Identifier == s.Status.CurrentCSV }) {
 			r.chosen[s.Name] = s.Status.CurrentCSV
 		}

@@ -9,8 +9,8 @@ import (
 // ErrMany says that a package has more updates, ranges of versions and large bundles than are compared.
 var ErrMany = errors.New("it has so many updates, skipRanges and large bundles that not all are compared")
 
-// An Allowance has so many bytes at least, and so many times the size of the bundles. It spends so many bytes for a comparison of a
-// version with a range, and at least so many for a comparison of two bundles.
+// An Allowance starts with leastBytes, plus timesSize times the size of the bundles. A comparison of a version with a range costs perRange
+// bytes; a comparison of two bundles costs perUpdate bytes, plus their size.
 const (
 	leastBytes = 64 << 20
 	timesSize  = 50
@@ -30,7 +30,7 @@ func NewAllowance(of []*fbc.Bundle) *Allowance {
 	return a
 }
 
-// Update spends what a comparison of two bundles takes; one may be nil. It returns ErrMany if nothing is left.
+// Update spends the cost of a comparison of two bundles, which may be nil. It returns ErrMany if nothing is left.
 func (a *Allowance) Update(from, to *fbc.Bundle) error {
 	size := perUpdate
 	for _, b := range []*fbc.Bundle{from, to} {
@@ -41,7 +41,7 @@ func (a *Allowance) Update(from, to *fbc.Bundle) error {
 	return a.spend(size)
 }
 
-// Ranges spends what so many comparisons with a range take. It returns ErrMany if nothing is left.
+// Ranges spends the cost of n comparisons with a range. It returns ErrMany if nothing is left.
 func (a *Allowance) Ranges(n int) error { return a.spend(n * perRange) }
 
 func (a *Allowance) spend(bytes int) error {

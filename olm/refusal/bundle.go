@@ -2,7 +2,7 @@
 // Progressing of the ClusterExtension.
 //
 // OLM v1 is not available as a library. This package follows internal/operator-controller of operator-controller v1.11:
-// applier/provider.go, config, and rukpak. Suite olm-v1-predictions compares it with the program.
+// applier/provider.go, config, and rukpak. Suite olm-v1-predictions compares its results with operator-controller's.
 package refusal
 
 import (
@@ -30,7 +30,7 @@ type Bundle struct {
 	Described bool
 }
 
-// FromObjects returns a bundle with these manifests. Like OLM, it fails if they have no ClusterServiceVersion, or an object that
+// FromObjects returns a bundle with these manifests. Like OLM, it fails if they do not include a ClusterServiceVersion, or if an object
 // does not decode as its kind.
 func FromObjects(pkg string, objects []*unstructured.Unstructured) (*Bundle, error) {
 	b := &Bundle{Package: pkg}

@@ -62,8 +62,8 @@ func In(ctx context.Context, c Cluster, b, installed *Bundle, r *Request) ([]Ref
 	return slices.Concat(b.unserved(missing, r), existingFor(existing, present, installed != nil, r), unsafe), nil
 }
 
-// twice returns the refusal of a bundle with an object that OLM also makes. Helm creates the first one, and fails at the second. In
-// an update, either may be the first.
+// twice returns the refusal of a bundle with an object that OLM makes itself, too. Helm creates the first of the two, and fails at the
+// second. In an update, either may come first.
 func (b *Bundle) twice(r *Request) []Refusal {
 	_, again := b.objects(r)
 	if len(again) == 0 {
@@ -108,7 +108,7 @@ const (
 )
 
 // owns reports whether an object already belongs to the ClusterExtension: by Helm's label and annotations, or by its controller, a
-// ClusterObjectSet that is named after the ClusterExtension with a number.
+// ClusterObjectSet whose name is the ClusterExtension's name and a number.
 func (r *Request) owns(object *unstructured.Unstructured) bool {
 	if !r.Gates[featuregates.Boxcutter] {
 		return len(r.strangeness(object)) == 0
@@ -142,11 +142,10 @@ func (r *Request) strangeness(object *unstructured.Unstructured) (texts []string
 	return texts
 }
 
-// dryRun is the prefix of Helm's messages before it installs.
+// dryRun is the prefix of Helm's messages from its dry run before it installs.
 const dryRun = "failed to get release state using server-side dry-run: "
 
-// existingFor returns the refusal because of existing objects. Helm stops at the first. For installations, OLM has a text of its
-// own.
+// existingFor returns the refusal because of existing objects. Helm stops at the first object. OLM has a text of its own for installations.
 func existingFor(objects []Object, present []*unstructured.Unstructured, update bool, r *Request) []Refusal {
 	if len(objects) == 0 {
 		return nil
@@ -175,8 +174,8 @@ func more(objects []Object) string {
 	return fmt.Sprintf(", and %d other objects", len(objects)-1)
 }
 
-// colliding returns the refusal of Boxcutter, which takes over only objects that its ClusterObjectSet controls. It applies one phase
-// after the other, and reports the collisions of the first that has any.
+// colliding returns the refusal of Boxcutter, which takes over only objects that its ClusterObjectSet controls. Boxcutter applies one phase
+// after the other, and reports the collisions of the first phase that has any.
 func (b *Bundle) colliding(objects []Object, r *Request) []Refusal {
 	if len(objects) == 0 {
 		return nil
@@ -222,12 +221,12 @@ func (b *Bundle) unserved(objects []Object, r *Request) []Refusal {
 	return []Refusal{refused}
 }
 
-// oldestKubernetes is the minor version of the oldest Kubernetes 1 that was maintained when the first version of operator-controller was
+// oldestKubernetes is the minor version of the oldest Kubernetes 1.x that was maintained when the first version of operator-controller was
 // released.
 const oldestKubernetes = 29
 
-// Removed returns the refusal of a bundle with objects of kinds that no Kubernetes serves on which OLM v1 runs. In finds them, too, by what
-// the cluster serves.
+// Removed returns the refusal of a bundle with objects whose kinds are served by no Kubernetes on which OLM v1 runs. In finds these
+// objects, too, because it asks the cluster for their kinds.
 func Removed(b *Bundle, r *Request) []Refusal {
 	if b.Described {
 		return nil
@@ -281,8 +280,8 @@ func changed(ctx context.Context, c Cluster, b *Bundle, r *Request) (all []Refus
 	return all, nil
 }
 
-// compares reports whether OLM compares a CustomResourceDefinition with the installed one: only in API version v1, to which
-// Boxcutter converts all.
+// compares reports whether OLM compares a CustomResourceDefinition with the installed one: it does so only in API version v1, to which
+// Boxcutter converts all definitions.
 func (r *Request) compares(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return r.Gates[featuregates.Boxcutter] || definition.APIVersion == apiextensionsv1.SchemeGroupVersion.String()
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/olm/featuregates"
 )
 
-// deploymentConfig is the JSON schema of deploymentConfig and its types, below components as in Kubernetes' OpenAPI. TestSchema
-// makes it.
+// deploymentConfig is the JSON schema of deploymentConfig. Its types are below components, as in Kubernetes' OpenAPI. TestSchema writes the
+// file.
 //
 //go:embed deploymentconfig.json
 var deploymentConfig []byte
@@ -113,7 +113,7 @@ const (
 	singleFormat = "singleNamespaceInstallMode"
 )
 
-// namespaceFormats are the formats that compare a watched namespace with the operator's, if that is known.
+// namespaceFormats returns the formats that compare a watched namespace with the operator's, if that is known.
 func namespaceFormats(namespace string) []*jsonschema.Format {
 	return []*jsonschema.Format{
 		{Name: ownFormat, Validate: func(value any) error {

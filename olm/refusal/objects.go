@@ -23,7 +23,7 @@ func (b *Bundle) Objects(r *Request) []Object {
 	return all
 }
 
-// objects returns the objects that OLM creates from a bundle, and repeated ones.
+// objects returns the objects that OLM creates from a bundle, and the repeated ones among them.
 func (b *Bundle) objects(r *Request) (all, again []Object) {
 	add := func(group, version, kind, namespace, name string) {
 		object := Object{schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, namespace, name}
@@ -85,7 +85,7 @@ func (b *Bundle) objects(r *Request) (all, again []Object) {
 	return all, again
 }
 
-// suffixed returns a name with a suffix, which has at most 63 characters.
+// suffixed joins a name and a suffix like OLM: it cuts the name if both together have more than 63 characters.
 func suffixed(name, suffix string) string {
 	const limit = 63
 	if len(name)+len(suffix) > limit {

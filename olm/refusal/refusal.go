@@ -20,7 +20,7 @@ type Code string
 
 // The kinds of refusals.
 const (
-	// Dependency: the bundle depends on others, which OLM v1 does not support.
+	// Dependency: the bundle has dependencies, which OLM v1 does not support.
 	Dependency Code = "dependency-unsupported"
 	// Image: the catalog has no image of the bundle, and OLM v1 installs only images.
 	Image Code = "image-missing"
@@ -133,13 +133,13 @@ const (
 	InvalidConfiguration = "InvalidConfiguration"
 )
 
-// conditionLimit is the maximum length of a condition's message in bytes, and cut the end of a truncated one.
+// conditionLimit is the maximum length of a condition's message in bytes. cut is the end of a truncated message.
 const (
 	conditionLimit = 32 << 10
 	cut            = "\n\n... [message truncated]"
 )
 
-// First returns the refusal that OLM reports, of the refusals of all checks, or nil.
+// First returns the refusal that OLM reports first, given the refusals of all checks, or nil if there are none.
 func First(all []Refusal) *Refusal {
 	if len(all) == 0 {
 		return nil
@@ -147,8 +147,8 @@ func First(all []Refusal) *Refusal {
 	return &inOrder(slices.Clone(all))[0]
 }
 
-// Message returns the message of the condition Progressing, from the first step that refuses, or "" if no step does. If the First is
-// Cut, the real message continues.
+// Message returns the message of the condition Progressing, from the first step that refuses, or "" if no step does. If First(all) is Cut,
+// the real message continues.
 func Message(b *Bundle, all []Refusal) string {
 	if len(all) == 0 {
 		return ""
@@ -174,10 +174,10 @@ func Condition(text string) string {
 	return text
 }
 
-// dependencies are the properties of bundles that OLM refuses.
+// dependencies are the types of properties because of which OLM refuses a bundle.
 var dependencies = []string{property.TypePackageRequired, property.TypeGVKRequired, property.TypeConstraint}
 
-// Listed returns the refusals of a bundle because of its document in the catalog.
+// Listed returns the refusals that a bundle's document in the catalog causes.
 func Listed(b *fbc.Bundle) (all []Refusal) {
 	for _, p := range b.Properties {
 		if slices.Contains(dependencies, p.Type) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// validators are OLM's checks of a bundle, in its order. OLM reports the results of all of them.
+// validators are OLM's checks of a bundle, in OLM's order. OLM reports the results of all of them.
 var validators = []func(*Bundle) []Refusal{
 	duplicateDeployments, deploymentNames, duplicateDefinitions, missingDefinitions, packageName, conversionModes, webhookDeployments,
 	duplicateWebhooks, webhookNames, conversionsOfOne, conversionsOfOwned, webhookRules, objectKinds,

@@ -1,7 +1,7 @@
-// Package subscription reads Subscriptions of OLM v0 that anybody may have written. Whoever may edit one namespace can create any number
-// of them, as large as the API server takes, and with values that it admits and that no program in Go decodes: the pattern for quantities
-// in OLM's CustomResourceDefinition fits 1e1.5, which is none. Lists that are decoded as a whole fail because of one such object, for
-// everybody.
+// Package subscription reads Subscriptions of OLM v0 that anybody may have written. Whoever may edit one namespace can create any number of
+// them, each as large as the API server accepts. The API server also accepts values that no program in Go decodes: the pattern for
+// quantities in OLM's CustomResourceDefinition matches 1e1.5, which is no quantity. A list that is decoded as a whole fails because of one
+// such object, for everybody.
 package subscription
 
 import (
@@ -22,8 +22,8 @@ func Client(config *rest.Config) (rest.Interface, error) {
 	return rest.RESTClientFor(config)
 }
 
-// written has the fields of a Subscription to decode: all but spec.config. Of the others, users write only texts, and OLM alone writes the
-// status.
+// written has the fields of a Subscription that are decoded: all but spec.config. In the other fields of spec, users can write only texts,
+// and only OLM writes the status.
 type written struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     *struct {
@@ -34,7 +34,7 @@ type written struct {
 }
 
 // Each calls do for each Subscription of a namespace, or of all namespaces if it is "", until do returns an error. The Subscriptions lack
-// spec.config and managed fields: read the one that matters by its name. Its errors say, as of any list, what was read and why it failed.
+// spec.config and managed fields; to get these, read one by its name. As for any list, errors say what was read and why it failed.
 func Each(ctx context.Context, client rest.Interface, namespace string, do func(v1alpha1.Subscription) error) error {
 	return listing.Each(ctx, client, listing.List{Resource: "subscriptions", Namespace: namespace}, func(w written) error {
 		s := v1alpha1.Subscription{ObjectMeta: w.Metadata, Status: w.Status}

@@ -11,7 +11,7 @@ type Edges struct {
 	ranged []place            // the entries with a skipRange, each with the same name and range once
 }
 
-// place is an entry, its place among those of all graphs, and a number for its name.
+// place is an entry, its place among the entries of all graphs, and a number for its name.
 type place struct {
 	*Entry
 	at, name int
@@ -48,8 +48,8 @@ func NewEdges(graphs ...*Graph) *Edges {
 // Ranges returns the number of skipRanges that From compares a version with.
 func (x *Edges) Ranges() int { return len(x.ranged) }
 
-// From returns the entries to which an edge leads from a version, in the order of the graphs. Of several with the same name, it returns
-// the first.
+// From returns the entries to which an edge leads from a version, in the order of the graphs. Of several entries with the same name, it
+// returns the first.
 func (x *Edges) From(installed Version) (all []*Entry) {
 	found := slices.Clone(x.named[installed.Name])
 	if installed.Number != nil {

@@ -43,11 +43,11 @@ type Entry struct {
 	Index int
 
 	skipped semver.Range
-	// skips are the names of Skips, sorted: with many, each version is looked up in them.
+	// skips are the names in Skips, sorted for a binary search, because there may be many.
 	skips []string
 }
 
-// Version returns the version that the entry is about.
+// Version returns the version of the entry.
 func (e *Entry) Version() Version { return Version{e.Name, e.Number} }
 
 // Follows returns the edge from an installed version to the entry, or "" if there is none.
@@ -73,8 +73,8 @@ func (e *Entry) HasInRange(number semver.Version) bool { return e.skipped != nil
 
 // Graph is the upgrade graph of a channel.
 type Graph struct {
-	// Entries are the entries of the channel, in the order of its document, without those that have no name or
-	// the name of an earlier one.
+	// Entries are the entries of the channel, in the order of its document, without entries that have no name, or the same name as an earlier
+	// entry.
 	Entries []*Entry
 	// Heads are the entries that no other one replaces or skips. OLM resolves nothing from a channel
 	// unless it has one head.
@@ -86,12 +86,12 @@ type Graph struct {
 	// Chain are the entries that OLM may install, from the head down. It is empty if OLM cannot order the
 	// channel.
 	Chain []*Entry
-	// Unread are entries whose skipRange is not compared with versions, because those of the entries before them have MaxRanges
-	// bytes. OLM compares all.
+	// Unread are entries whose skipRange is not compared with versions, because it would exceed MaxRanges together with earlier skipRanges.
+	// OLM compares all.
 	Unread []*Entry
 
 	byName map[string]*Entry
-	// byEdge holds the position in Chain of the first entry that replaces or skips a name; ranged the positions of entries with a
+	// byEdge holds the position in Chain of the first entry that replaces or skips a name; ranged holds the positions of entries with a
 	// skipRange that no earlier entry has.
 	byEdge map[string]int
 	ranged []int
@@ -109,8 +109,8 @@ const (
 	stranded
 )
 
-// MaxRanges is how many bytes the different skipRanges of a channel have together that are read. The version of each entry is compared
-// with each of them.
+// MaxRanges is the maximum total size, in bytes, of the different skipRanges that are read from a channel. There is a limit because the
+// version of each entry is compared with each of them.
 const MaxRanges = 64 << 10
 
 // Of returns the graph of a channel of a package.
@@ -204,8 +204,8 @@ func (g *Graph) cycleFrom(first *Entry) []string {
 	return append(cycle, first.Name)
 }
 
-// cycle finds a cycle where every entry is replaced or skipped: going from an entry to one that follows it, again and
-// again, must reach some entry twice.
+// cycle finds a cycle if every entry is replaced or skipped: a walk that goes from each entry to one that replaces or skips it must reach
+// some entry twice.
 func (g *Graph) cycle() []string {
 	if len(g.Entries) == 0 {
 		return nil
@@ -257,8 +257,8 @@ func (g *Graph) Next(installed Version) *Update {
 	return &Update{g.Chain[at], g.Chain[at].Follows(installed)}
 }
 
-// Reaches reports whether edges lead from an installed version to an entry, in any number of updates. OLM need not make these
-// updates now: earlier ones may have had other heads.
+// Reaches reports whether edges lead from an installed version to an entry, in any number of updates. OLM need not make these updates now:
+// they may date from times when the channel had other heads.
 func (g *Graph) Reaches(installed Version, name string) bool {
 	for _, to := range g.Reached(installed) {
 		if to.Name == name {
@@ -268,8 +268,8 @@ func (g *Graph) Reaches(installed Version, name string) bool {
 	return false
 }
 
-// Reached yields each entry to which edges lead from an installed version, in any number of updates, with the entry before it on a
-// shortest way, which is nil after the installed version. The nearest entries come first.
+// Reached yields pairs of entries. The second is an entry to which edges lead from an installed version, in any number of updates. The
+// first is the entry before it on a shortest path, or nil if that is the installed version. The nearest entries come first.
 func (g *Graph) Reached(installed Version) iter.Seq2[*Entry, *Entry] {
 	return func(yield func(*Entry, *Entry) bool) {
 		edges, reached, known := NewEdges(g), []*Entry{nil}, map[string]bool{installed.Name: true}

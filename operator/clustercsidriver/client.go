@@ -70,7 +70,7 @@ func (w *Watch) notify() {
 	}
 }
 
-// Changed receives a value after the ClusterCSIDriver was created, changed or deleted.
+// Changed returns a channel that receives a value after the ClusterCSIDriver was created, changed or deleted.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
 // DesiredState returns what the ClusterCSIDriver asks for now. A permanent driver cannot be removed.

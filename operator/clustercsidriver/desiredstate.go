@@ -37,8 +37,8 @@ const (
 // Installs reports whether the operator keeps the driver's objects as the driver's definition says.
 func (m Mode) Installs() bool { return m == Managed || m == Kept }
 
-// desiredState reads what a ClusterCSIDriver asks for. It takes nil if there is none. An unknown managementState counts
-// as Unmanaged. A permanent driver is never removed.
+// desiredState returns the state that a ClusterCSIDriver asks for. object is nil if there is none. An unknown managementState counts as
+// Unmanaged. A permanent driver is never removed.
 func desiredState(object *unstructured.Unstructured, permanent bool) DesiredState {
 	if object == nil {
 		return DesiredState{Mode: Absent}

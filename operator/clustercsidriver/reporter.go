@@ -33,9 +33,8 @@ const maxMessage = 8 << 10
 // minWriteInterval is the shortest time between two writes of the status.
 const minWriteInterval = 200 * time.Millisecond
 
-// cacheTimeout is how long the cache may lag behind a write. If the cache still shows the version before the write
-// after that time, the write may be lost: if etcd was restored to exactly that version, no watch ever shows another
-// one.
+// cacheTimeout is how long the cache may lag behind a write. If it still lags behind after that time, the write may be lost: if etcd was
+// restored to exactly the version before the write, no watch ever shows another version.
 const cacheTimeout = 5 * time.Second
 
 // A Reporter is the operator client that all controllers of a cycle share, and the status controller. It collects the
@@ -152,16 +151,16 @@ func (r *Reporter) Expect(components []Component) {
 	r.wakeUp()
 }
 
-// Reported is closed once the controllers of all expected components have reported in this cycle, even if that changes
-// nothing in the ClusterCSIDriver.
+// Reported returns a channel that is closed once the controllers of all expected components have reported in this cycle, even if that
+// changes nothing in the ClusterCSIDriver.
 func (r *Reporter) Reported() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reported
 }
 
-// SyncOnceReported is a hook for controllers that call RolledOut: it triggers a sync once all components have reported.
-// The informer of the ClusterCSIDriver triggers none if the reports change nothing.
+// SyncOnceReported is a hook for controllers that call RolledOut: it triggers a sync once all components have reported. The informer of
+// the ClusterCSIDriver triggers no sync if the reports change nothing.
 func (r *Reporter) SyncOnceReported(ctx context.Context, syncContext factory.SyncContext) error {
 	select {
 	case <-r.Reported():
@@ -182,9 +181,8 @@ func (r *Reporter) noteReports() {
 	}
 }
 
-// RolledOut reports whether the driver is available and not progressing, by the reports of all expected components in
-// this cycle. The status of the ClusterCSIDriver is not enough: an earlier operator may have written it, about its own
-// installation.
+// RolledOut reports whether the driver is available and not progressing, according to the reports of all expected components in this
+// cycle. The status of the ClusterCSIDriver is not enough: an earlier operator may have written it, about its own installation.
 func (r *Reporter) RolledOut() bool {
 	_, live, _, err := r.OperatorClientWithFinalizers.GetOperatorState()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // question that an administrator has. The members have the subject's polarity: the subject is healthy if all of them
 // are.
 type subject struct {
-	conditionType string   // without the driver's prefix, like the others
+	conditionType string   // without the driver's prefix, like the members
 	members       []string // the applied conditions. A member of the subject's own type needs no label in the message
 }
 
@@ -33,7 +33,7 @@ var subjects = []subject{
 	{"DriverSettingsApplied", []string{"DriverSettingsApplied", "TagsAccepted", "BackendClassesMade"}}, // what is left out
 	{"TagsSet", []string{"TagsSet", "TagsCredentialsRequestControllerAvailable"}},
 	{"BackendAnswers", []string{"BackendAnswers", "BackendAvailable"}},
-	// A driver with a second DaemonSet has the node service of OpenShift's names in both.
+	// If a driver has a second DaemonSet, the conditions with OpenShift's names for the node service cover both.
 	{"DriverNodeServiceControllerAvailable", []string{"DriverNodeServiceControllerAvailable", "DriverNodeServiceController2Available"}},
 	{"DriverNodeServiceControllerProgressing", []string{"DriverNodeServiceControllerProgressing", "DriverNodeServiceController2Progressing"}},
 	{"DriverNodeServiceControllerDegraded", []string{"DriverNodeServiceControllerDegraded", "DriverNodeServiceController2Degraded"}},
@@ -62,8 +62,8 @@ type Subjects struct {
 	member map[string]bool
 }
 
-// NewSubjects returns the subjects of a driver. If clusters are installed with the driver, OpenShift's operator of it
-// has a StorageClass controller, and the condition about classes gets that controller's name.
+// NewSubjects returns the subjects of a driver. If clusters are installed with the driver, OpenShift's operator for it has a StorageClass
+// controller. Then the condition about classes is written separately, under that controller's name.
 func NewSubjects(driver drivers.Driver) *Subjects {
 	s := &Subjects{prefix: driver.ConditionPrefix, member: map[string]bool{}}
 	for _, of := range subjects {

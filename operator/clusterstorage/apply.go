@@ -27,7 +27,7 @@ type driverOperator struct {
 	objects    []*objects.WatchedObject
 	ready      *objects.Readiness // for the Deployment
 	deployment *objects.WatchedObject
-	// applied is the resource version of the Deployment that was as desired, with this proxy.
+	// applied is the resource version of the Deployment when it was last applied, with the settings in proxy.
 	applied string
 	proxy   configv1.ProxyStatus
 }

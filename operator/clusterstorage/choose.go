@@ -12,11 +12,11 @@ import (
 // A choice says whether the cluster gets a driver.
 type choice struct {
 	driver drivers.Driver
-	// without says why the cluster does not get the driver although its platform has it; "" if it does.
+	// without says why the cluster does not get the driver although its platform has it; "" if the cluster gets it.
 	without string
 }
 
-// OfPlatforms returns the drivers that a platform needs.
+// OfPlatforms returns the drivers that some platform needs.
 func OfPlatforms(all []drivers.Driver) []drivers.Driver {
 	return slices.DeleteFunc(slices.Clone(all), func(d drivers.Driver) bool { return d.ClusterStorage == nil })
 }

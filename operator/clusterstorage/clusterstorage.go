@@ -6,12 +6,12 @@
 // ClusterCSIDrivers, and writes the conditions (conditions.go) and their summary (summary.go). It writes nothing while
 // nothing has changed.
 //
-// A driver of the platform cannot be removed. If its ClusterCSIDriver is deleted, it is created again, and nothing happens
-// to the driver. The operator writes no field of a ClusterCSIDriver that exists.
+// A driver of the platform cannot be removed. If its ClusterCSIDriver is deleted, the operator creates the object again, and nothing
+// happens to the driver. The operator writes no field of an existing ClusterCSIDriver.
 //
-// While the Operator Lifecycle Manager (OLM) runs an operator of a driver, that driver's operator is not started
-// (predecessor.go). A migration removes OLM's operator, and this operator then starts its own. The program provides the
-// migration (Process.HandOver), the same as for "berth adopt". This package knows only its stage.
+// While the Operator Lifecycle Manager (OLM) runs an operator of a driver, the cluster storage operator does not start another one
+// (predecessor.go). A migration removes OLM's operator, and the cluster storage operator then starts its own. The program provides the
+// migration (Process.HandOver), the same as for "berth adopt". This package knows only the stage of the migration.
 //
 // Log messages have the verbosity of package operator. spec.operatorLogLevel of Storage/cluster sets it for this operator
 // alone: each ClusterCSIDriver has a level of its own.
@@ -60,8 +60,8 @@ func MetricsHost(namespace string) string { return Name + "-metrics." + namespac
 type Process struct {
 	KubeConfig    *rest.Config
 	EventRecorder events.Recorder
-	// Version is the version of the release. It is reported once everything runs at it. The drivers' operators report
-	// it as their own.
+	// Version is the version of the release. The operator reports it once everything runs at this version. The drivers' operators report
+	// it as their own version.
 	Version string
 	Clock   clock.Clock
 	// Getenv returns the environment variables with the images, see ImageVariable.
@@ -75,8 +75,8 @@ type Process struct {
 // starts a hand-over if none is in progress.
 type HandOver = func(ctx context.Context, d drivers.Driver, begin bool) (predecessor.Handover, error)
 
-// Run runs the cluster storage operator until ctx ends. It runs the operators of the drivers that the cluster's
-// platform needs. Only one process of a cluster may run at a time.
+// Run runs the cluster storage operator until ctx ends. It runs the operators of the drivers that the cluster's platform needs. Only one
+// process of a cluster may call Run at a time.
 func Run(ctx context.Context, all []drivers.Driver, process Process) error {
 	process.KubeConfig = transport.WithDeadline(process.KubeConfig)
 	cluster, err := newCluster(process)

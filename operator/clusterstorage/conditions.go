@@ -145,9 +145,9 @@ func (h *hold) conditions(prefix string) []operatorv1.OperatorCondition {
 	return conditions.all
 }
 
-// deploymentConditions says whether a driver's operator runs as it should. Available is about the driver, as the
-// operator reports it: the driver serves volumes without its operator, too, for example while the operator's pod moves
-// to another node.
+// deploymentConditions returns the conditions that say whether a driver's operator runs as it should. Available is not among them,
+// because it is about the driver: the driver serves volumes without its operator, too, for example while the operator's pod moves to
+// another node.
 func deploymentConditions(prefix string, d *appsv1.Deployment) []operatorv1.OperatorCondition {
 	conditions := conditionSet{prefix: prefix}
 	if d == nil {
@@ -169,7 +169,7 @@ func deploymentConditions(prefix string, d *appsv1.Deployment) []operatorv1.Oper
 	return conditions.all
 }
 
-// rolledOut reports whether the rollout of a Deployment has ended, by the controller manager's condition. That stays
+// rolledOut reports whether the rollout of a Deployment has ended, according to the controller manager's condition. The condition stays
 // true when a pod is evicted or its node restarts.
 func rolledOut(d *appsv1.Deployment) bool {
 	c := rollout(d)

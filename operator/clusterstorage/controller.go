@@ -62,7 +62,7 @@ func (c *controller) run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits, and reports whether ctx is still alive.
+// pause waits for a duration. It returns false if ctx ends before that.
 func (c *controller) pause(ctx context.Context, duration time.Duration) bool {
 	select {
 	case <-time.After(duration):

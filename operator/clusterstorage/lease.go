@@ -11,7 +11,7 @@ import (
 	clientleader "k8s.io/client-go/tools/leaderelection"
 )
 
-// lock is the name of the Lease that the active operator holds. OpenShift's cluster storage operator has the same one.
+// lock is the name of the Lease that the active operator holds. OpenShift's cluster storage operator holds the same Lease.
 const lock = Name + "-lock"
 
 // errLost says that the operator must stop, because another one may have started.

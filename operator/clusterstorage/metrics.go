@@ -39,8 +39,8 @@ func countDefaults(classes []*storagev1.StorageClass) (count int) {
 	return count
 }
 
-// mismatches reports by driver whether its VolumeAttributesClasses have parameters of different names. A volume that
-// moves to another class keeps the parameters that this class lacks.
+// mismatches reports for each driver whether its VolumeAttributesClasses have parameters with different names. A volume that moves to
+// another class keeps the parameters that this class lacks.
 func mismatches(classes []*storagev1.VolumeAttributesClass) map[string]bool {
 	first, differ := map[string]string{}, map[string]bool{}
 	for _, class := range classes {

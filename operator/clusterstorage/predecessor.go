@@ -46,7 +46,7 @@ type handOverState struct {
 	// accounts are the service accounts of the operators that OLM runs or ran, with the UIDs of their namespaces. Each
 	// Deployment has the name of its account.
 	accounts map[client.ObjectKey]types.UID
-	// since is when an earlier process began to wait for them; zero if this process began.
+	// since is when an earlier process began to wait for these operators; zero if this process was the first.
 	since metav1.Time
 	last  predecessor.Handover
 	due   time.Time // when to go on
@@ -65,10 +65,9 @@ type succession struct {
 	after  time.Duration // until the next sync
 }
 
-// succeed takes the next step of a hand-over, and returns what holds the driver's operator. Two operators would revert
-// each other's writes, so nothing is started while OLM runs one of them, listed in found. An operator that has started
-// is never held: OLM's operator came later and should not be there. It is not removed either, because whoever installed
-// it would install it again.
+// succeed takes the next step of a hand-over, and returns what holds the driver's operator. Two operators would revert each other's
+// writes, so nothing is started while OLM runs one of them, listed in found. An operator that has started is never held: OLM's operator
+// came later and should not be there. OLM's operator is not removed either, because whoever installed it would install it again.
 func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, found []predecessor.Operator, old []oldCustomResource) (succession, error) {
 	if len(d.Predecessors()) == 0 {
 		return succession{after: resync}, nil
@@ -113,7 +112,8 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 	return s, err
 }
 
-// known returns the known state of a hand-over. A restarted operator reads from the ClusterOperator what it waited for.
+// known returns the known state of a hand-over. After a restart, the operator reads from the ClusterOperator which operators it waited
+// for.
 func (c *controller) known(d drivers.Driver, o observed) *handOverState {
 	if known := c.handOvers[d.Name]; known != nil {
 		return known
@@ -155,8 +155,8 @@ func (s *handOverState) isGone(key client.ObjectKey, uid types.UID, created meta
 	return !s.since.IsZero() && created.After(s.since.Time)
 }
 
-// pauseFactor times the duration of an observation is how long a hand-over that waits is not observed again. That reads all Subscriptions of the
-// cluster, of which any user can create very many, and meanwhile nothing is done for any driver.
+// A hand-over that waits is observed again after pauseFactor times the duration of the last observation. An observation reads all
+// Subscriptions of the cluster. Any user can create very many of them, and meanwhile nothing is done for any driver.
 const pauseFactor = 10
 
 // goOn takes the next step of a hand-over if it is due.
@@ -185,7 +185,7 @@ func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOver
 	return nil
 }
 
-// hold returns what holds the operator of a driver that was never started, or nil.
+// hold returns why a driver's operator that has never started is not started yet, or nil if it can be started.
 func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOverState, found []predecessor.Operator, old []oldCustomResource) (*hold, error) {
 	what := "a hand-over from the Operator Lifecycle Manager (OLM) is in progress"
 	if len(found) > 0 {
@@ -320,8 +320,8 @@ const (
 // holds are the reasons for which the driver's operator is held.
 var holds = []string{predecessor.Reason, predecessor.ReasonRefused, predecessor.ReasonStuck, ending, unsettled}
 
-// stayAvailable changes the conditions of a driver that is being taken over. It serves volumes as before, even if its
-// new operator does not report that yet.
+// stayAvailable makes the conditions of a driver that is being taken over say that the driver is available. The driver serves volumes as
+// before, even if its new operator does not report that yet.
 func stayAvailable(d drivers.Driver, conditions []operatorv1.OperatorCondition) []operatorv1.OperatorCondition {
 	message := "the driver is being taken over from an earlier operator, and serves volumes meanwhile"
 	for i := range conditions {

@@ -51,7 +51,7 @@ func OperatorRules(all []drivers.Driver) (inOwn, inDrivers []permissions.Rule, e
 	return inOwn, inDrivers, err
 }
 
-// ownRules are for the operator's own objects and its reports.
+// ownRules returns the permissions for the operator's own objects and its reports.
 func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 	const (
 		observe = "To find out which drivers the cluster needs, and how they are"
@@ -105,12 +105,10 @@ func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// Succession says why no walk through an operator's life uses the permissions to succeed OLM's operator. TestAdoption
-// uses them.
+// Succession says why no walk through an operator's life uses the permissions to take over from OLM's operator. TestAdoption uses them.
 const Succession = "only while OLM runs the driver's operator: TestAdoption uses it, and no walk on a platform has OLM"
 
-// rulesToSucceed are the permissions to hand a driver over from OLM: for everything that package migrate/adoption reads
-// and deletes.
+// rulesToSucceed returns the permissions to hand a driver over from OLM: for everything that package migrate/adoption reads and deletes.
 func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 	const (
 		succeed = "To start an operator only when OLM's operator is gone, with its log levels"
@@ -188,8 +186,8 @@ func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// rulesToManage are the permissions to run the drivers' operators. RBAC lets nobody grant permissions that they lack,
-// so they include the permissions of these operators.
+// rulesToManage returns the permissions to run the drivers' operators. RBAC lets nobody grant permissions that they lack, so they include
+// the permissions of these operators.
 func rulesToManage(all []drivers.Driver) ([]permissions.Rule, error) {
 	var rules []permissions.Rule
 	for _, d := range all {
@@ -226,7 +224,7 @@ func rulesToManage(all []drivers.Driver) ([]permissions.Rule, error) {
 
 const manage = "To run the operator of each driver"
 
-// rulesFor returns the permissions to keep an object in its desired state. A binding of another role is recreated.
+// rulesFor returns the permissions to keep an object in its desired state. A binding that refers to another role is recreated.
 func rulesFor(kind schema.GroupKind, name string, namespaced bool) ([]permissions.Rule, error) {
 	resource, err := drivers.ResourceOf(kind)
 	if err != nil {
@@ -243,7 +241,7 @@ func rulesFor(kind schema.GroupKind, name string, namespaced bool) ([]permission
 	return []permissions.Rule{rule, trial}, nil
 }
 
-// rulesForMonitoring are the permissions that a driver's operator grants to the cluster's Prometheus.
+// rulesForMonitoring returns the permissions that a driver's operator grants to the cluster's Prometheus.
 func rulesForMonitoring(d drivers.Driver) ([]permissions.Rule, error) {
 	monitoring, err := d.OperatorMonitoring()
 	if err != nil {

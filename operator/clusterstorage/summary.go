@@ -44,8 +44,8 @@ func summarize(current *configv1.ClusterOperator, conditions []operatorv1.Operat
 	return summary, next
 }
 
-// withInertia returns the conditions as if none had been Degraded for less than the inertia, and the time until the
-// first of these counts as Degraded.
+// withInertia returns the conditions as if none had been Degraded for less than the inertia, and the time until the first condition
+// changed in this way counts as Degraded.
 func withInertia(conditions []operatorv1.OperatorCondition, now time.Time) ([]operatorv1.OperatorCondition, time.Duration) {
 	settled, next := slices.Clone(conditions), resync
 	for i, c := range settled {
@@ -135,8 +135,8 @@ func CommonRelatedObjects() []configv1.ObjectReference {
 	}
 }
 
-// relatedObjects returns the objects that support needs, which were old before. While the sync of a driver fails, the old ones stay: they record
-// which operators of OLM have to end before the driver's operator starts.
+// relatedObjects returns the objects that support needs. old are the objects that the ClusterOperator has now. While the sync of a driver
+// fails, the old objects stay: they record which operators of OLM have to end before the driver's operator starts.
 func relatedObjects(states []driverState, old []configv1.ObjectReference) []configv1.ObjectReference {
 	related := CommonRelatedObjects()
 	for _, s := range states {

@@ -63,9 +63,9 @@ type BackendOptions struct {
 	OnNew  func()
 }
 
-// NewBackend returns the controller that queries the driver's backend for its offers, such as Manila's share types.
-// Once there is an offer, the operator installs the driver, with a StorageClass for each offer. It never withdraws an
-// offer, because volumes may exist.
+// NewBackend returns the controller that queries the driver's backend for its offers, such as Manila's share types. Once there is an
+// offer, the operator installs the driver, with a StorageClass for each offer. It keeps the StorageClass even if the backend withdraws
+// the offer, because volumes may exist.
 func NewBackend(options BackendOptions) factory.Controller {
 	c := &backend{BackendOptions: options}
 	c.leftOut = c.Reporter.Condition(c.Driver.ConditionPrefix + "Backend" + classesMade).Message
@@ -187,9 +187,8 @@ func ReportAskingBackend(ctx context.Context, driver drivers.Driver, reporter *c
 		fmt.Sprintf("%s is about to be asked for its %ss", driver.Backend.Name, driver.Backend.Kind))...)
 }
 
-// undecidedBackend returns the conditions until the driver's installation begins, or until the cloud turns out to have
-// nothing for it. The driver is not available until then. Otherwise it would become unavailable as soon as its
-// installation begins.
+// undecidedBackend returns the conditions until the driver's installation begins, or until the cloud turns out to have nothing for it.
+// They report that the driver is not available. Otherwise it would seem to become unavailable as soon as its installation begins.
 func undecidedBackend(driver drivers.Driver, reason, message string) []*applyoperatorv1.OperatorConditionApplyConfiguration {
 	return []*applyoperatorv1.OperatorConditionApplyConfiguration{
 		backendCondition(driver, operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionFalse, reason, message),
@@ -207,8 +206,8 @@ func backendCondition(driver drivers.Driver, conditionType string, status operat
 		WithStatus(status).WithReason(reason).WithMessage(message)
 }
 
-// disabledCondition reports whether the driver is not installed because the cloud has nothing for it. OpenShift does
-// not count condition types that end in Disabled as faults.
+// disabledCondition returns the condition that reports whether the driver is not installed because the cloud has nothing for it.
+// OpenShift does not count condition types that end in Disabled as faults.
 func (c *backend) disabledCondition(status operatorv1.ConditionStatus, reason, message string) *applyoperatorv1.OperatorConditionApplyConfiguration {
 	return applyoperatorv1.OperatorCondition().WithType(c.Driver.ConditionPrefix + "ControllerDisabled").
 		WithStatus(status).WithReason(reason).WithMessage(message)

@@ -40,10 +40,9 @@ func ExistingClasses(ctx context.Context, driver drivers.Driver, reader client.R
 	return classManifests(driver, list.Items)
 }
 
-// Installed reports whether this operator or an earlier one has installed the driver. The DaemonSet shows that, because
-// every version of the driver has it and volumes depend on it. It needs no mark, which some earlier operators did not
-// set: only administrators write to the driver's namespace, and the operator takes over a DaemonSet of this name in
-// place.
+// Installed reports whether this operator or an earlier one has installed the driver. The DaemonSet shows that, because every version of
+// the driver has it and volumes depend on it. The DaemonSet counts even without an operator's mark, because some earlier operators set
+// none: only administrators write to the driver's namespace, and the operator takes over a DaemonSet of this name in place.
 func Installed(ctx context.Context, reader client.Reader, manifests []drivers.Manifest) (bool, error) {
 	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
 		live := &metav1.PartialObjectMetadata{}
@@ -59,7 +58,7 @@ func Installed(ctx context.Context, reader client.Reader, manifests []drivers.Ma
 	return false, nil
 }
 
-// classManifests returns the manifests of StorageClasses, which the driver's assets do not have.
+// classManifests returns manifests for StorageClasses that are not among the driver's assets.
 func classManifests(driver drivers.Driver, classes []storagev1.StorageClass) ([]drivers.Manifest, error) {
 	var manifests []drivers.Manifest
 	for _, class := range classes {
@@ -105,8 +104,8 @@ func classNames(manifests []drivers.Manifest) []string {
 	return names
 }
 
-// limitClasses returns the classes that are known, and as many others as there is room for: a backend may have other offers each time it is
-// asked. It says what is left out, "" if nothing is.
+// limitClasses returns the offered classes that are known, and as many others as there is room for, because a backend may make different
+// offers each time it is asked. leftOut says what is left out; it is "" if nothing is.
 func limitClasses(backend *drivers.Backend, offered, known []drivers.Manifest) (kept []drivers.Manifest, leftOut string) {
 	names, room := classNames(known), max(drivers.MaxClasses-len(known), 0)
 	var without []string

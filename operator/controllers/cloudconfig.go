@@ -17,15 +17,15 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// A CloudConfig fills the driver's ConfigMap. It is ready once the cache shows the complete ConfigMap, or after several
-// failures. A pod that was created earlier would have to be replaced at once.
+// A CloudConfig fills the driver's ConfigMap. It is ready once the cache shows the complete ConfigMap, or after several failures. A pod
+// that is created before that would have to be replaced at once.
 type CloudConfig struct {
 	factory.Controller
 	options CloudConfigOptions
 	ready   *objects.Readiness
 }
 
-// CloudConfigOptions are its dependencies.
+// CloudConfigOptions are the dependencies of the controller.
 type CloudConfigOptions struct {
 	Name   string
 	Config *drivers.CloudConfig
@@ -62,10 +62,10 @@ func NewCloudConfig(options CloudConfigOptions) *CloudConfig {
 	return c
 }
 
-// Ready is closed once the controller is ready.
+// Ready returns a channel that is closed once the controller is ready.
 func (c *CloudConfig) Ready() <-chan struct{} { return c.ready.Done() }
 
-// Informers are triggered when the driver's ConfigMap changes.
+// Informers returns the informers whose events show changes of the driver's ConfigMap.
 func (c *CloudConfig) Informers() []factory.Informer { return c.options.Target.Informers() }
 
 // Content returns the content of the driver's ConfigMap, empty if there is nothing in it.
@@ -105,7 +105,7 @@ func (c *CloudConfig) sync(ctx context.Context, _ factory.SyncContext) error {
 		}
 	}
 	content, err := c.options.Config.Content(cloud, source, current)
-	if err != nil { // with it, the driver would exit
+	if err != nil { // with this configuration, the driver would exit
 		c.ready.Fail()
 		return fmt.Errorf("the driver keeps the configuration of the cloud that it has: %w", err)
 	}

@@ -43,7 +43,7 @@ func NewConfigObserver(controllerName string, operatorClient v1helpers.OperatorC
 		ToController(controllerName, recorder)}
 }
 
-// Ready is closed once the controller has observed the configuration.
+// Ready returns a channel that is closed once the controller has observed the configuration.
 func (c *ConfigObserver) Ready() <-chan struct{} { return c.observer.ready }
 
 // Client returns an operator client that shows the observed configuration instead of spec.observedConfig. Anybody who

@@ -126,8 +126,8 @@ type progress struct {
 	reason, message string
 }
 
-// manualProgress is for clusters where nothing provisions credentials unless there is a role. secret is the Secret that
-// somebody created by hand, or nil. A missing Secret does not block the driver, because it can do most things without
+// manualProgress returns the progress in a cluster where nothing provisions credentials unless there is a role. secret is the Secret that
+// somebody created by hand, or nil. A missing Secret does not block the driver, because the driver can do most things without
 // credentials, such as mounting volumes.
 func (c *credentialsRequest) manualProgress(secret *corev1.Secret) progress {
 	if secret != nil && !c.usable(secret) {

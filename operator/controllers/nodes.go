@@ -24,7 +24,7 @@ func NewNodes(informer coreinformers.NodeInformer) *Nodes {
 	return &Nodes{informer}
 }
 
-// TrimNodes returns the transform for the cache. It keeps the labels with some keys, and whether the node is ready.
+// TrimNodes returns the transform for the cache. The transform keeps the labels with the given keys, and whether the node is ready.
 func TrimNodes(keys []string) cache.TransformFunc {
 	return func(object any) (any, error) {
 		node, ok := object.(*corev1.Node)
@@ -45,7 +45,7 @@ func TrimNodes(keys []string) cache.TransformFunc {
 	}
 }
 
-// NotReady returns the sorted names of those nodes with some labels that are NotReady.
+// NotReady returns the sorted names of the nodes that are NotReady and have the labels of the selector.
 func (n *Nodes) NotReady(selector map[string]string) ([]string, error) {
 	found, err := n.informer.Lister().List(labels.SelectorFromSet(selector))
 	if err != nil {

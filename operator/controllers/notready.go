@@ -20,16 +20,16 @@ import (
 	"github.com/berth-csi/berth/drivers/rollout"
 )
 
-// nodePods makes the rollout of a DaemonSet complete once it is complete on all ready nodes. library-go and the
-// DaemonSet controller both count the pods of nodes that are NotReady. For library-go, the rollout is then never
-// complete. For the DaemonSet controller, these pods are unavailable, and in a small cluster no more pods may be.
+// nodePods makes the rollout of a DaemonSet count as complete once it is complete on all ready nodes. library-go and the DaemonSet
+// controller both count the pods of nodes that are NotReady. For library-go, the rollout is then never complete. For the DaemonSet
+// controller, these pods are unavailable, and in a small cluster it allows no other pod to be unavailable.
 type nodePods struct {
 	ctx    context.Context // of the controller; library-go's hooks have none
 	nodes  *Nodes
 	sets   appslisters.DaemonSetLister
 	reader client.Reader
 
-	// complete is the state in which the pods were last read if no ready node had an outdated pod.
+	// complete is the last state in which reading the pods showed that the rollout was complete on all ready nodes.
 	complete nodePodsState
 	// notCounted are the nodes that the last sync did not count.
 	notCounted []string
@@ -132,7 +132,7 @@ func addUnavailable(allowed intstr.IntOrString, desired, more int) (intstr.IntOr
 	return intstr.FromInt32(int32(max(n, 1) + more)), nil
 }
 
-// A namingClient names the nodes that are not counted in the condition that says how the rollout progresses.
+// A namingClient extends the condition that says how the rollout progresses: it adds the names of the nodes that are not counted.
 type namingClient struct {
 	v1helpers.OperatorClientWithFinalizers
 	conditionType string

@@ -22,7 +22,7 @@ const ObjectsRecordAnnotation = "berth.dev/driver-objects"
 // recordSeparator separates the objects of a record.
 const recordSeparator = ","
 
-// recordable matches a recorded object. Whoever may change a ClusterCSIDriver can also write anything else.
+// recordable matches a recorded object. Whoever may change a ClusterCSIDriver can also write any other text into the record.
 var recordable = regexp.MustCompile(`^([A-Z][A-Za-z]{0,62})(\.[a-z0-9][-a-z0-9.]{0,252})?/[a-z0-9]([-a-z0-9.:]{0,251}[a-z0-9])?$`)
 
 // recordedKinds are the kinds of objects that another version may lack. Namespaces and CustomResourceDefinitions are

@@ -26,8 +26,8 @@ func NewOperatorDegraded(cfg *rest.Config) (*OperatorDegraded, error) {
 	return &OperatorDegraded{inner}, err
 }
 
-// SetUntilDone sets the condition to True. It retries until that is done or ctx ends, as OLM gives the permission only
-// after it has started the operator.
+// SetUntilDone sets the condition to True. It retries until that is done or ctx ends, because OLM gives the permission only after it has
+// started the operator.
 func (d *OperatorDegraded) SetUntilDone(ctx context.Context, reason, message string) {
 	d.retry(ctx, func(ctx context.Context) error {
 		if now, err := d.inner.Get(ctx); err == nil && now.Status == metav1.ConditionTrue && now.Reason == reason && now.Message == message {

@@ -27,8 +27,8 @@ const refusalsInterval = time.Minute
 // maxRefusal is the maximum length of a reported refusal, in bytes.
 const maxRefusal = 1000
 
-// A podRefusals reports in a condition that the API server refuses pods of the driver, and why. Without it, the
-// DaemonSet and the Deployment look as if their pods only took longer to start.
+// A podRefusals reports in a condition that the API server refuses pods of the driver, and why. Without this condition, it would look as
+// if the pods of the DaemonSet and the Deployment only took longer to start.
 type podRefusals struct {
 	Workloads
 	components []clustercsidriver.Component
@@ -83,7 +83,7 @@ func (c *podRefusals) sync(ctx context.Context, _ factory.SyncContext) error {
 	return c.OperatorClient.ApplyOperatorStatus(ctx, c.Driver.ConditionPrefix+"DriverPods", applyoperatorv1.OperatorStatus().WithConditions(degraded))
 }
 
-// ofDeployment returns why pods of a Deployment were refused: its status says so.
+// ofDeployment returns why pods of a Deployment were refused. The Deployment's status says why.
 func (c *podRefusals) ofDeployment(name string) (string, error) {
 	live, err := c.Named(name).Apps().V1().Deployments().Lister().Deployments(c.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
@@ -100,7 +100,7 @@ func (c *podRefusals) ofDeployment(name string) (string, error) {
 	return "", nil
 }
 
-// ofDaemonSet returns why pods of a DaemonSet were refused. Only its events say so. They are read while pods are
+// ofDaemonSet returns why pods of a DaemonSet were refused. Only the DaemonSet's events say why. They are read only while pods are
 // missing.
 func (c *podRefusals) ofDaemonSet(ctx context.Context, name string) (string, error) {
 	live, err := c.Named(name).Apps().V1().DaemonSets().Lister().DaemonSets(c.Namespace).Get(name)

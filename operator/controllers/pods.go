@@ -47,8 +47,8 @@ func mountsConfigMap(name string, pod corev1.PodSpec) bool {
 	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name == name })
 }
 
-// removeEmptyCipherSuites removes the argument for a TLS profile that has no cipher suite which can be configured in Go.
-// library-go leaves the placeholder for it.
+// removeEmptyCipherSuites removes the argument for the cipher suites if it still has its placeholder. library-go leaves the placeholder
+// there if the TLS profile has no cipher suite that can be configured in Go.
 func removeEmptyCipherSuites(pod *corev1.PodSpec) {
 	for i, container := range pod.Containers {
 		pod.Containers[i].Args = slices.DeleteFunc(container.Args, func(arg string) bool {

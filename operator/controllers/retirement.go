@@ -67,7 +67,7 @@ func NewRetirement(options RetirementOptions) *Retirement {
 	return c
 }
 
-// Ready is closed once the retired workloads are deleted, or their deletion has failed. The driver's pods must not
+// Ready returns a channel that is closed once the retired workloads are deleted, or their deletion has failed. The driver's pods must not
 // start earlier, but a failure must not keep them from starting.
 func (c *Retirement) Ready() <-chan struct{} { return c.ready }
 
@@ -130,7 +130,7 @@ func (c *Retirement) delete(ctx context.Context, m drivers.Manifest) (existed bo
 	return true, c.Applier.Delete(ctx, live)
 }
 
-// report reports in a condition, and in an event when that changes, what other versions of the driver left.
+// report reports what other versions of the driver left: in a condition, and in an event when the condition changes.
 func (c *Retirement) report(ctx context.Context) error {
 	custom, err := c.Reporter.GetObjectMeta()
 	if apierrors.IsNotFound(err) {

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/operator/clustercsidriver"
 )
 
-// A settings reports in a condition, and in an event when that changes, settings of the cluster that the
-// driver cannot honor. The driver works all the same, so it is not degraded.
+// A settings controller reports settings of the cluster that the driver cannot honor: in a condition, and in an event when the condition
+// changes. The driver works all the same, so it is not degraded.
 type settings struct {
 	driver   drivers.Driver
 	observe  func() (drivers.Cluster, error)

@@ -74,7 +74,7 @@ func NewStaticResources(name string, watched []*objects.WatchedObject, applier *
 	return c
 }
 
-// Ready is closed once the controller is ready.
+// Ready returns a channel that is closed once the controller is ready.
 func (c *StaticResources) Ready() <-chan struct{} { return c.ready.Done() }
 
 // sync applies every object. An object that fails does not block the others.

@@ -32,8 +32,8 @@ import (
 type storageClass struct {
 	StorageClassOptions
 	sighting *objects.Sighting // of the class that may be the default
-	// additions holds other clients' changes to classes that the controller is recreating, by the names of the classes.
-	// An operator that ends between the two requests loses them, but not which class was the default.
+	// additions holds other clients' changes to classes that the controller is recreating, by the names of the classes. If the operator
+	// ends between deleting and recreating a class, these changes are lost, but not the record of which class was the default.
 	additions map[string]*unstructured.Unstructured
 	reported  string // the last message
 }
@@ -134,7 +134,7 @@ func (c *storageClass) syncClass(ctx context.Context, cluster drivers.Cluster, c
 	case leaveClass:
 		klog.V(4).InfoS("StorageClass left as it is", "storageClass", klog.KObj(desired), "difference", difference)
 	}
-	if err != nil || class.Desired.GetName() != c.Default || current == nil { // a missing class comes back as it was
+	if err != nil || class.Desired.GetName() != c.Default || current == nil { // the record of a missing class stays
 		return difference, outdated, err
 	}
 	return difference, outdated, recordDefault(ctx, c.CustomResource, cluster.ClusterCSIDriver, DefaultStorageClassAnnotation, current, IsDefaultStorageClass)
@@ -333,8 +333,8 @@ func (c *storageClass) conditionType() string {
 	return c.Driver.ConditionPrefix + "DriverStorageClassApplied"
 }
 
-// report reports in a condition, and in an event when that changes, which classes differ. Volumes of any class can still
-// be mounted, so the driver is not degraded.
+// report reports which classes differ: in a condition, and in an event when the condition changes. Volumes of any class can still be
+// mounted, so the driver is not degraded.
 func (c *storageClass) report(ctx context.Context, reason, differences string) error {
 	status := operatorv1.ConditionFalse
 	if differences == "" {

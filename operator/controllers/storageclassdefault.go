@@ -70,8 +70,8 @@ func (c *storageClass) notDefault(ctx context.Context, record, name string) (why
 // whyNotDefault returns why the driver's missing class with this name is not created as the default; "" if it is.
 // record says whether it was the default when it was last seen; "" if it was never seen.
 //
-// A cluster without a record is fresh, unless it has classes of the volume plugin that the driver succeeds. In that
-// case, one of those classes was the default until somebody decided otherwise.
+// A cluster without a record is fresh, unless it has classes of the in-tree volume plugin that the driver replaces. In that case, one of
+// those classes was the default until somebody decided otherwise.
 func whyNotDefault(driver drivers.Driver, record, name string, classes []storagev1.StorageClass) (why string) {
 	for _, class := range classes {
 		if class.Name != name && IsDefaultStorageClass(class.Annotations) {
@@ -97,7 +97,7 @@ func IsDefaultStorageClass(annotations map[string]string) bool {
 	return annotations[isDefaultStorageClassAnnotation] == "true" || annotations[betaIsDefaultStorageClassAnnotation] == "true"
 }
 
-// classInformers returns the informers of the classes, and has the sighting follow the class that may be the default.
+// classInformers returns the informers of the classes, and makes the sighting watch the class that may be the default.
 func classInformers(classes []*objects.WatchedObject, name string, sighting *objects.Sighting) (informers []factory.Informer) {
 	for _, class := range classes {
 		informers = append(informers, class.Informers()...)

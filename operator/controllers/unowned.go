@@ -29,9 +29,9 @@ import (
 // Unowned are the objects of the operator's bundle that OLM v0 leaves without an owner. Own ties them to the
 // bundle's ClusterServiceVersion, so that they are removed with the operator.
 //
-// OLM v0 owns most objects of a bundle. But it creates separate Roles and RoleBindings without an owner, and never
-// deletes them. A bundle cannot name the owner itself, because only OLM v0 would fill in the owner's UID: under OLM v1,
-// the API server would refuse the bundle. OLM v1 needs no owner, because it deletes what it has installed.
+// OLM v0 sets an owner on most objects of a bundle. But it creates separate Roles and RoleBindings without an owner, and never deletes
+// them. A bundle cannot name the owner itself, because only OLM v0 would fill in the owner's UID: under OLM v1, the API server would
+// refuse the bundle. OLM v1 needs no owner, because it deletes what it has installed.
 type Unowned struct {
 	cfg       *rest.Config
 	condition client.ObjectKey // OLM's OperatorCondition for the operator; without a name where OLM v0 does not run it
@@ -140,9 +140,9 @@ func (u *Unowned) ownAll(ctx context.Context, c client.Client) error {
 	return errors.Join(errs...)
 }
 
-// owner returns the ClusterServiceVersion that owns the OperatorCondition, or nil while berth move deletes that without its objects. The operator
-// may read only the OperatorCondition. Whoever can write it may also delete the objects in the operator's namespace, so a wrong owner
-// gives nobody more permissions.
+// owner returns the ClusterServiceVersion that owns the OperatorCondition, or nil while berth move deletes this ClusterServiceVersion
+// without deleting its objects. The operator may read only the OperatorCondition. Whoever can write it may also delete the objects in the
+// operator's namespace, so a wrong owner gives nobody more permissions.
 func (u *Unowned) owner(ctx context.Context, c client.Client) (*metav1.OwnerReference, error) {
 	condition := &operatorsv2.OperatorCondition{}
 	if err := c.Get(ctx, u.condition, condition); err != nil {

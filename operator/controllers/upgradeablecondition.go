@@ -22,8 +22,8 @@ import (
 // the operator's service account read and write that object.
 const OperatorConditionEnv = "OPERATOR_CONDITION_NAME"
 
-// An UpgradeableCondition is the condition Upgradeable of the operator's OperatorCondition. It tells OLM whether it may
-// replace the operator with another version now.
+// An UpgradeableCondition is the condition Upgradeable of the operator's OperatorCondition. It tells OLM whether OLM may replace the
+// operator with another version now.
 type UpgradeableCondition struct {
 	inner conditions.Condition // nil where OLM does not run the operator
 	show  func(isUpgradeable bool)
@@ -85,7 +85,7 @@ func (c *UpgradeableCondition) Set(ctx context.Context, reason UpgradeableReason
 	})
 }
 
-// TrySet is Set where a failure must not block the operator. The caller sets the condition again later.
+// TrySet does what Set does, where a failure must not block the operator: it logs the error. The caller sets the condition again later.
 func (c *UpgradeableCondition) TrySet(ctx context.Context, reason UpgradeableReason) (ok bool) {
 	err := c.Set(ctx, reason)
 	if err != nil && ctx.Err() == nil {

@@ -34,7 +34,7 @@ type Workloads struct {
 	Config         configinformers.SharedInformerFactory
 	// Named returns informers that show only objects of one name, in the driver's namespace.
 	Named func(name string) informers.SharedInformerFactory
-	// Nodes returns the cluster's nodes, with the labels that have some keys.
+	// Nodes returns the cluster's nodes, with only the labels that have the given keys.
 	Nodes func(keys []string) *Nodes
 	// Observe returns the configuration of the cluster.
 	Observe func() (drivers.Cluster, error)

@@ -5,9 +5,9 @@
 // https://github.com/openshift/console/tree/release-4.15/frontend/public/components/monitoring/dashboards. Later consoles do
 // the same in their plugin for monitoring.
 //
-// Prometheus reads all pods of an operator at one address, and only the active pod knows the conditions, so queries
-// cover the last five minutes. In a table, the console shows one line for each value of the alphabetically first label,
-// so the series of the conditions table have the label about.
+// Prometheus reads all pods of an operator at one address, and only the active pod knows the conditions, so queries cover the last five
+// minutes. In a table, the console shows one line for each value of the alphabetically first label, so the series of the conditions table
+// have the label "about".
 package dashboard
 
 import (

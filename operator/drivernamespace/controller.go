@@ -30,7 +30,7 @@ type controller struct {
 
 	decision placement.Decision
 	decided  time.Time
-	others   int // finalizers of other operators, when it was last decided
+	others   int // number of other operators' finalizers at the last sync
 }
 
 // NewController returns the controller for a cycle in which the driver is in a namespace.
@@ -62,7 +62,8 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 			others = append(others, fmt.Sprintf("ClusterCSIDriver %s has the finalizer %s", custom.Name, finalizer))
 		}
 	}
-	// The ClusterCSIDriver changes more often. But a new finalizer means that another operator is running.
+	// The ClusterCSIDriver changes more often, so not each change may cause a decision. But a new finalizer means that another operator
+	// is running.
 	if c.clock.Since(c.decided) >= decideInterval || len(others) > c.others {
 		if c.decision, err = c.Decide(ctx); err != nil {
 			return err

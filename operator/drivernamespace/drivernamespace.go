@@ -39,7 +39,7 @@ type Namespace struct {
 	Lost bool
 }
 
-// Annotations are the annotations of a ClusterCSIDriver that record the namespace.
+// Annotations returns the annotations of a ClusterCSIDriver that record the namespace.
 func (n Namespace) Annotations() map[string]string {
 	return map[string]string{placement.NamespaceAnnotation: n.Name, placement.NamespaceUIDAnnotation: string(n.UID)}
 }

@@ -134,8 +134,8 @@ type lockWait struct {
 	message string
 	// active says that the holder is an active operator, as far as the cluster shows.
 	active bool
-	// since is when that changed. It is the same for all operators that wait for one holder. Otherwise they would
-	// replace each other's condition forever.
+	// since is when active last changed. It is the same for all operators that wait for one holder. Otherwise they would replace each
+	// other's condition forever.
 	since metav1.Time
 }
 
@@ -198,7 +198,7 @@ type Holder struct{ Pod, Lock client.ObjectKey }
 // A lock excludes only operators in its namespace, and the driver may be in another namespace, if an operator there
 // installed it.
 //
-// The namespaces must be ones that administrators gave to operators of the driver, because any tenant can create a lock.
+// Administrators must have given these namespaces to operators of the driver, because any tenant can create a lock.
 func (l *Lock) OtherHolder(ctx context.Context, c client.Client, namespaces []string) (*Holder, error) {
 	for _, namespace := range namespaces {
 		if namespace == l.namespace {

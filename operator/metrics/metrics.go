@@ -36,8 +36,8 @@ type Metrics struct {
 // shownCondition identifies a series of conditions.
 type shownCondition struct{ driver, condition, reason string }
 
-// New returns the metrics of an operator, registered by a function such as legacyregistry.MustRegister. A registry can
-// hold the metrics of one operator.
+// New returns the metrics of an operator, registered by a function such as legacyregistry.MustRegister. A registry can hold the metrics
+// of only one operator.
 func New(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		CustomResourceMissing: metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -76,10 +76,10 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-// valuesOfConditions are the values of their metric.
+// valuesOfConditions are the values of the metric about conditions, by status.
 var valuesOfConditions = map[operatorv1.ConditionStatus]float64{operatorv1.ConditionTrue: 1, operatorv1.ConditionFalse: 0, operatorv1.ConditionUnknown: -1}
 
-// SetConditions shows the conditions of a driver's ClusterCSIDriver in a metric, and no others of the driver.
+// SetConditions shows the conditions of a driver's ClusterCSIDriver in a metric, and removes the driver's other series from it.
 func (m *Metrics) SetConditions(driver string, conditions []operatorv1.OperatorCondition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

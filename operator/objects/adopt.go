@@ -89,10 +89,10 @@ func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMe
 // isAPI reports whether an owner is an API.
 func isAPI(owner metav1.OwnerReference) bool { return owner.Kind == "CustomResourceDefinition" }
 
-// adoptOnce fails with a conflict if the object has changed since it was read.
+// adoptOnce tries to adopt an object. It fails with a conflict if the object has changed since it was read.
 func (a *Applier) adoptOnce(ctx context.Context, object *metav1.PartialObjectMetadata) error {
 	owners := slices.DeleteFunc(slices.Clone(object.OwnerReferences), isAPI)
-	// The resource version protects concurrent changes of the owner references.
+	// The resource version keeps this patch from undoing concurrent changes of the owner references.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": object.ResourceVersion, "ownerReferences": owners,
 		"labels": map[string]any{ManagedByLabel: a.operator},

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-csi/berth/operator/transport"
 )
 
-// optionalGroups are API groups that a cluster may not serve. Their objects are left out there.
+// optionalGroups are API groups that some clusters do not serve. The objects of these groups are left out there.
 var optionalGroups = sets.New("monitoring.coreos.com", "snapshot.storage.k8s.io")
 
 // A Writer writes objects as one field manager, and records an event for each change.
@@ -72,7 +72,7 @@ func (a *Writer) ApplyTo(ctx context.Context, w *WatchedObject, desired, observe
 	})
 }
 
-// apply applies an object after it has added preconditions to it.
+// apply applies an object, to which precondition adds preconditions.
 func (a *Writer) apply(ctx context.Context, w *WatchedObject, desired *unstructured.Unstructured, precondition func(desired *unstructured.Unstructured)) (*unstructured.Unstructured, error) {
 	document, err := desired.MarshalJSON()
 	if err != nil {
@@ -172,7 +172,8 @@ func (a *Writer) recreate(ctx context.Context, desired, current *unstructured.Un
 	return a.write(ctx, desired)
 }
 
-// Restore adds other clients' changes to a recreated object. The operator does not own these fields.
+// Restore adds other clients' changes to a recreated object. It uses another field manager, so that the operator does not own these
+// fields.
 func (a *Writer) Restore(ctx context.Context, additions *unstructured.Unstructured) error {
 	return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(additions.DeepCopy()), client.FieldOwner(a.fieldManager+"-restored"))
 }
@@ -210,8 +211,8 @@ func sameContent(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(content(a), content(b))
 }
 
-// ReplaceKeys replaces an earlier operator's keys in a Secret by the desired keys, in one write. Everything else in the
-// Secret stays. It fails if the Secret has changed since it was observed.
+// ReplaceKeys replaces an earlier operator's keys in a Secret with the desired keys, in one write. Everything else in the Secret stays.
+// It fails if the Secret has changed since it was observed.
 func (a *Writer) ReplaceKeys(ctx context.Context, observed, desired *unstructured.Unstructured, retired *drivers.RetiredKeys) error {
 	data := map[string]any{}
 	for _, key := range retired.Keys {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// passing are the codes of responses that do not condemn the request: a retry may succeed.
+// passing are the codes of responses after which a retry of the request may succeed.
 var passing = []int32{http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}
 
 // Refused reports whether the API server will refuse a request until somebody changes the cluster: because of a policy,
@@ -60,7 +60,7 @@ type Readiness struct {
 // NewReadiness returns a readiness that is not set.
 func NewReadiness() *Readiness { return &Readiness{done: make(chan struct{})} }
 
-// Done is closed once the readiness is set.
+// Done returns a channel that is closed once the readiness is set.
 func (r *Readiness) Done() <-chan struct{} { return r.done }
 
 // IsSet reports whether the readiness is set.

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// A Sighting records whether the class was the default when the watch last showed it. The class may change and be
-// deleted between two syncs, and that change still counts.
+// A Sighting records whether a class was the default when the watch last showed the class. The class may change and be deleted between
+// two syncs, and that change still counts.
 type Sighting struct {
 	// IsDefault reports whether a class with these annotations is the default.
 	IsDefault func(annotations map[string]string) bool
@@ -33,7 +33,7 @@ func (s *Sighting) see(exists bool, object any) {
 	s.exists, s.isDefault = exists, new(s.IsDefault(class.GetAnnotations()))
 }
 
-// Handler is for the informer of the class.
+// Handler returns the event handler for the informer of the class.
 func (s *Sighting) Handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { s.see(true, object) },

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxCacheAge is how long the applier trusts the cache alone that an object is up to date. After that it reads the
+// maxCacheAge is how long the applier relies on the cache alone to find out whether an object is up to date. After that it reads the
 // object from the API server, and so finds a change even if the watch missed it, which should never happen.
 const maxCacheAge = 10 * time.Minute
 

@@ -120,7 +120,7 @@ func (c *controller) controllerTasks(ctx context.Context, forced bool) ([]task, 
 	return tasks, err
 }
 
-// findTasks searches only for work of the driver's sidecars. A cluster without the snapshot API has no snapshots.
+// findTasks searches only for work of the sidecars that the driver has. A cluster without the snapshot API has no snapshots.
 func (c *controller) findTasks(ctx context.Context) ([]task, error) {
 	var tasks []task
 	for _, of := range []struct {

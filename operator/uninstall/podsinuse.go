@@ -225,8 +225,8 @@ func (s *search) mayMount(key claimKey, created time.Time) bool {
 	return ok && (binding.bound || created.Before(binding.until.Add(maxClockSkew)))
 }
 
-// started reports whether a node may have begun to mount the volumes of a pod. A kubelet that has not set the start
-// time yet may be about to, but only on a node with the driver.
+// started reports whether a node may have begun to mount the volumes of a pod. A kubelet that has not set the start time yet may be about
+// to mount them, but only on a node with the driver.
 func (s *search) started(ctx context.Context, p pod) (bool, error) {
 	if p.Status.StartTime != nil {
 		return true, nil

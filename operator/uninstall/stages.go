@@ -182,8 +182,8 @@ func leftBehind(observed observedState) string {
 	return fmt.Sprintf("; not waiting for %s: %s", count(len(observed.left), "deleted pod"), abbreviate(observed.left))
 }
 
-// servesVolumes reports whether the driver still serves its volumes. Once its node pods are being deleted there is no way
-// back, and waiting would only harm pods that still use a volume.
+// servesVolumes reports whether the driver still serves its volumes. Once its node pods are being deleted, the removal cannot be stopped,
+// and waiting would only harm pods that still use a volume.
 func servesVolumes(observed observedState) bool {
 	return slices.ContainsFunc(observed.objects, func(m drivers.Manifest) bool { return isNodePlugin(m.Object) })
 }

@@ -75,11 +75,12 @@ type pause struct {
 }
 
 const (
-	// pauseFactor times the duration of an observation is how long the controller pauses after it, within limits.
+	// After an observation, the controller pauses for pauseFactor times the observation's duration, within these limits.
 	pauseFactor = 10
-	// While volumes are in use or the driver's controller has work, and while pods of the driver end.
+	// minInUsePause is for volumes that are in use, and for work of the driver's controller; minPodsPause is for pods of the driver that
+	// have to end.
 	minInUsePause, minPodsPause, maxPause = 5 * time.Second, 2 * time.Second, 5 * time.Minute
-	// After an observation that failed.
+	// maxFailurePause is the longest pause after an observation that failed.
 	maxFailurePause = 30 * time.Second
 )
 
@@ -190,8 +191,8 @@ func (c *controller) decide(ctx context.Context, forced bool) (observedState, ac
 	return observed, nextAction(observed), nil
 }
 
-// observe reads the remaining objects of the driver, up to the first stage that has any, and its DaemonSets. It reads
-// from the API server, so that a stale cache cannot end a stage early.
+// observe reads the remaining objects of the driver, up to the first stage that has any, and the driver's DaemonSets. It reads from the
+// API server, so that a stale cache cannot end a stage early.
 func (c *controller) observe(ctx context.Context, nodes *nodes, forced bool) (observedState, error) {
 	observed := observedState{refused: c.refused, pods: map[int][]string{}, forced: forced, lostNamespace: c.LostNamespace, unknown: c.Unknown}
 	found := false

@@ -301,10 +301,12 @@ func (o *OLM) pod(options Options) *corev1.Pod {
 	return pod
 }
 
-// AddCatalog pushes a catalog as PushCatalog does, and waits until OLM serves it.
-func (o *OLM) AddCatalog(name, dir, pkg string, bundles map[string]string) {
+// AddCatalog pushes a catalog as PushCatalog does, waits until OLM serves it, and returns it.
+func (o *OLM) AddCatalog(name, dir, pkg string, bundles map[string]string) declcfg.DeclarativeConfig {
 	o.t.Helper()
-	o.serve(name, o.PushCatalog(name+":latest", dir, pkg, bundles), 0)
+	config := o.withImages(dir, pkg, bundles)
+	o.serve(name, o.pushConfig(name+":latest", config), 0)
+	return config
 }
 
 // serve has OLM serve the image of a catalog, with a priority, and waits until it does.
@@ -342,6 +344,12 @@ func (o *OLM) pushBundle(folder, pkg, name string) string {
 // are left out.
 func (o *OLM) PushCatalog(name, dir, pkg string, bundles map[string]string) string {
 	o.t.Helper()
+	return o.pushConfig(name, o.withImages(dir, pkg, bundles))
+}
+
+// withImages pushes bundles, and returns the catalog of their package with their images.
+func (o *OLM) withImages(dir, pkg string, bundles map[string]string) declcfg.DeclarativeConfig {
+	o.t.Helper()
 	config, err := declcfg.LoadFS(o.t.Context(), os.DirFS(dir))
 	require.NoError(o.t, err)
 	config.Packages = slices.DeleteFunc(config.Packages, func(p declcfg.Package) bool { return p.Name != pkg })
@@ -355,7 +363,7 @@ func (o *OLM) PushCatalog(name, dir, pkg string, bundles map[string]string) stri
 		}
 		b.Image = o.pushBundle(folder, pkg, b.Name)
 	}
-	return o.pushConfig(name, *config)
+	return *config
 }
 
 // pushConfig pushes the image of a catalog, and returns its reference as OLM pulls it.

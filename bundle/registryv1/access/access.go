@@ -75,8 +75,8 @@ type Content struct {
 	Dependencies   map[string]*Change `json:"dependencies,omitempty"`
 }
 
-// Compare returns the difference between two versions, except for dependencies. If before is the zero value, that is everything that
-// the version requests. It fails if an object of a bundle cannot be decoded.
+// Compare returns the difference between two versions, except for dependencies. If before is the zero value, the difference is everything
+// that after requests. It fails if an object of a bundle cannot be decoded.
 func Compare(before, after Version) (*Content, error) {
 	was, err := requestsOf(before)
 	if err != nil {
@@ -117,7 +117,7 @@ func InstallModes(csv *v1alpha1.ClusterServiceVersion) string {
 	return joined(supported)
 }
 
-// Repository is a pull spec without its tag or digest.
+// Repository returns a pull spec without its tag or digest.
 func Repository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
@@ -126,7 +126,7 @@ func Repository(image string) string {
 	return image
 }
 
-// ImagesOf returns the images of a ClusterServiceVersion, from its pods and its list, by name.
+// ImagesOf returns the images of a ClusterServiceVersion, from its pods and spec.relatedImages, by name.
 func ImagesOf(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	all := map[string]string{}
 	for _, d := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
@@ -152,7 +152,7 @@ func ImagesOf(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 type permission struct {
 	scope    string // cluster or namespace
 	resource string // with its group
-	names    string // of the only objects that it is for
+	names    string // of the objects; "" for all
 }
 
 func (p permission) String() string {
@@ -166,7 +166,7 @@ func (p permission) String() string {
 // requests holds the requests of a version.
 type requests struct {
 	verbs    map[permission][]string
-	bindings []Risk // to roles of others
+	bindings []Risk // to roles outside of the bundle
 	crds     map[string][]string
 	versions map[string][]string // of CustomResourceDefinitions, without their states
 	pods     []Risk
@@ -224,8 +224,8 @@ type role struct {
 	RoleRef rbacv1.RoleRef      `json:"roleRef"`
 }
 
-// addBindings adds the permissions that bindings in the bundle grant, of roles in the bundle or of others. It ignores the subjects:
-// for any of them, the permissions are new.
+// addBindings adds the permissions that bindings in the bundle give through roles in the bundle, and a risk for each binding to another
+// role. It ignores the subjects: for any subject, the permissions are new.
 func (a *requests) addBindings(objects []*unstructured.Unstructured) error {
 	roles := map[[2]string]role{}
 	for _, pass := range []string{"Role", "Binding"} {

@@ -89,7 +89,7 @@ func AppendChange(lines []outline.Line, title outline.Text, c *Change) []outline
 	return append(lines, outline.Line{Text: changed})
 }
 
-// digest matches the digest of an image, and the part that people compare.
+// digest matches the digest of an image. The group is the part that people compare.
 var digest = regexp.MustCompile(`(@sha(?:256|512):[0-9a-f]{12})[0-9a-f]{20,}`)
 
 // shortened shortens the digests in a text.

@@ -50,7 +50,7 @@ const (
 	unstored   = "OLM refuses the update on clusters that have stored objects in that version"
 )
 
-// fits reports whether a resource, with its group, is one of the danger's.
+// fits reports whether a resource, with its group, is one of the danger's resources.
 func (d danger) fits(resource string) bool {
 	return slices.ContainsFunc(d.resources, func(of string) bool {
 		group, name, grouped := strings.Cut(of, "/")
@@ -79,8 +79,7 @@ func rank(resource string, verbs []string) (int, string, bool) {
 	return len(dangers) + 1, "", false
 }
 
-// newRisks returns the new requests of a version, the worst first. updating says that clusters are updated from the one to the
-// other.
+// newRisks returns the new requests of a version, the worst first. updating says that clusters are updated from before to after.
 func newRisks(before, after *requests, updating bool) (risks []Risk) {
 	ranked := map[int][]Risk{}
 	for _, p := range slices.SortedFunc(maps.Keys(after.verbs), func(a, b permission) int { return strings.Compare(a.String(), b.String()) }) {
@@ -115,7 +114,7 @@ func without(risks, others []Risk) []Risk {
 	return slices.DeleteFunc(slices.Clone(risks), func(r Risk) bool { return slices.Contains(others, r) })
 }
 
-// removedVersions returns the versions that CustomResourceDefinitions of both versions lose.
+// removedVersions returns a risk for each API version that before has and after lacks, unless after lacks the whole definition.
 func removedVersions(before, after *requests) (risks []Risk) {
 	for _, name := range slices.Sorted(maps.Keys(before.versions)) {
 		now, has := after.versions[name]
@@ -128,7 +127,7 @@ func removedVersions(before, after *requests) (risks []Risk) {
 	return risks
 }
 
-// floatingImages returns the images that have no digest and are new, or had one.
+// floatingImages returns a risk for each image without a digest that is new, or that had a digest before.
 func floatingImages(before, after *requests) (risks []Risk) {
 	fixed := func(image string) bool { return strings.Contains(image, "@") }
 	for _, name := range slices.Sorted(maps.Keys(after.images)) {
@@ -149,7 +148,7 @@ func bindingRisk(kind, name string, ref rbacv1.RoleRef) Risk {
 	return Risk{fmt.Sprintf("%s %s: %s %s", kind, name, ref.Kind, ref.Name), why}
 }
 
-// podRisks returns special rights of the operator's pods, and its webhooks.
+// podRisks returns the special rights of the operator's pods, and the operator's webhooks.
 func podRisks(csv *v1alpha1.ClusterServiceVersion) (risks []Risk) {
 	for _, d := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		pod := d.Spec.Template.Spec

@@ -27,7 +27,7 @@ const Limit = 1 << 30
 // Cache is a folder of files of bundles' images. It is an oci.Keeper, and safe for concurrent use, also by several processes.
 type Cache struct{ store store.Store }
 
-// Dir is the user's cache folder, below XDG_CACHE_HOME or the system's default.
+// Dir returns the cache's folder for the user, below XDG_CACHE_HOME or the system's default.
 func Dir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {

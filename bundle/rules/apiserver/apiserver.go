@@ -19,7 +19,7 @@ type Fault struct {
 	Warning bool
 }
 
-// Below returns the fault of an object that is part of another one, at a path.
+// Below returns the fault for a larger object, which has the object at a path.
 func (f Fault) Below(path ...any) Fault {
 	f.Path = append(append([]any{}, path...), f.Path...)
 	return f
@@ -50,7 +50,7 @@ func named(kind string) string {
 	return "a " + kind
 }
 
-// inQuotes advises to quote a value that YAML does not read as a string.
+// inQuotes returns the advice to quote a value that YAML does not read as a string.
 func inQuotes(wanted string) string {
 	if wanted == "string" {
 		return ": put the value in quotes"

@@ -18,8 +18,8 @@ import (
 // LabelRequired is the type of properties that require a bundle with a label.
 const LabelRequired = "olm.label.required"
 
-// Check returns an error if OLM's resolver does not understand a dependency. It returns nil for properties of other types and
-// for values of the types that package property decodes, if it cannot.
+// Check returns an error if OLM's resolver does not understand a dependency. It returns nil for properties of other types, and for
+// required packages and APIs that cannot be decoded.
 func Check(p property.Property) error {
 	switch p.Type {
 	case property.TypePackageRequired:
@@ -83,8 +83,8 @@ func API(group, version, kind string) error {
 // cel is created when it is first needed, because that takes a while.
 var cel = sync.OnceValue(constraints.NewCelEnvironment)
 
-// LongestRule is how many bytes of a rule in CEL are checked. The time that CEL takes to parse one grows with the square of its length: 5 to
-// 13 s for the 100,000 characters that it accepts. Published rules have some hundred bytes; longer ones are left to OLM.
+// LongestRule is the length in bytes of the longest CEL rule that is checked. The time that CEL takes to parse a rule grows with the square
+// of its length: 5 to 13 s for the 100,000 characters that CEL accepts. Published rules have a few hundred bytes; OLM checks longer ones.
 const LongestRule = 8 << 10
 
 func check(c constraints.Constraint) error {

@@ -70,7 +70,7 @@ func (d Document) Added(path []any, key, text string) []findings.Edit {
 		offset := boundedyaml.Offset(d.Source, first.Line, first.Column)
 		begin := bytes.LastIndexByte(d.Source[:offset], '\n') + 1
 		if first.HeadComment != "" || len(bytes.TrimLeft(d.Source[begin:offset], " ")) > 0 {
-			continue // a comment would be about the new field; and after "- " or a brace, other fields are elsewhere
+			continue // a comment would seem to be about the new field, and after "- " or a brace, the field is not on a line of its own
 		}
 		end := "\n"
 		if bytes.Contains(d.Source, []byte("\r\n")) {

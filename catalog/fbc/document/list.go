@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// IgnoreFile is the name of files that exclude others from a catalog, with patterns as in .gitignore.
+// IgnoreFile is the name of files that exclude other files from a catalog, with patterns as in .gitignore.
 const IgnoreFile = ".indexignore"
 
 // Files are the files of a catalog folder.
@@ -26,7 +26,7 @@ type File struct {
 	Modified int64 // in nanoseconds since 1970
 }
 
-// List returns the files at any depth below dir that belong to the catalog, in order. A catalog may also be a single file. It
+// List returns the files at any depth below dir that belong to the catalog, in order. A catalog may also be a single file. List
 // follows symbolic links within dir, because mounted ConfigMaps use them.
 func List(dir string) (Files, error) {
 	info, err := os.Stat(dir)

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// locator finds the places of values in one document. It remembers what it has read, so that the time for all faults of a
-// document grows with the sum of their number and its length, not the product.
+// locator finds the places of values in one document. It remembers what it has read, so that the time for all faults of a document grows
+// with the sum of the number of faults and the length of the document, not with the product.
 type locator struct {
 	Document
 	root   *boundedyaml.Node      // of YAML, nil if it cannot be parsed

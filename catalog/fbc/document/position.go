@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// Locating a fault means parsing the document again. Only faulty documents pay for that.
+// Locating a fault means parsing the document again. Only faulty documents take that time.
 
 // place returns the line and column in the file of the byte at an offset of the source. Decoders report a missing end
 // after the last line; that counts as the end of the last line.

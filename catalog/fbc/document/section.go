@@ -102,7 +102,7 @@ func Load(span Span) (Document, error) {
 	return documents[0], nil
 }
 
-// yamlToJSON converts a YAML document to JSON as OLM's tools do. It reports whether it is known to be shallow.
+// yamlToJSON converts a YAML document to JSON as OLM's tools do. shallow says that the JSON certainly does not nest too deep.
 func yamlToJSON(buffer, source []byte) (converted []byte, shallow bool, err error) {
 	if !bytes.HasSuffix(source, newline) { // OLM's tools read it by lines: a block scalar at the end of a file ends with a line break
 		source = append(slices.Clip(source), '\n')

@@ -72,7 +72,7 @@ func (s *splitter) section(n int) Section {
 	return section
 }
 
-// span is the position of the text.
+// span returns the position of the text, without its length.
 func (s *splitter) span() Span {
 	return Span{File: s.path, Line: s.line, Indent: int(s.offset - s.lineBegin), Offset: s.offset}
 }
@@ -87,7 +87,7 @@ func (s *splitter) tooLong() {
 // flow mapping looks like JSON, and "---" lines may separate JSON objects.
 const certain = 2
 
-// json cuts a stream of JSON objects. count is the number of objects cut before.
+// json cuts a stream of JSON objects. count is the number of objects that were already cut.
 func (s *splitter) json(count int) {
 	for ; ; count++ {
 		if s.skipSpace() == 0 {
@@ -188,8 +188,8 @@ func (s *splitter) skipBroken() bool {
 	return true
 }
 
-// nextObject returns the offset of the first line, at an offset or after it but not at the beginning of the text, that
-// begins with a brace as a document does. It returns a negative number without one.
+// nextObject returns the offset of the first line that begins with a brace, as a document does, at or after an offset. It ignores the first
+// line of the text, and returns a negative number if there is no such line.
 func nextObject(text []byte, offset int) int {
 	offset = max(0, offset-1)
 	found := bytes.Index(text[offset:], []byte("\n{"))
@@ -252,7 +252,7 @@ func (s *splitter) yaml() {
 		if length > 0 && !torn && !s.yield(section.withoutSeparator()) {
 			return
 		}
-		if !s.atSeparator() { // except at the end of the file
+		if !s.atSeparator() { // only at the end of the file
 			return
 		}
 		torn = s.isTorn()

@@ -35,7 +35,7 @@ type part struct {
 	length       int
 }
 
-// find returns the last part that comes from an offset. The caller holds the lock of the store.
+// find returns the part that was added last for the document at an offset. The caller holds the lock of the store.
 func (p *parts) find(from int64) (part, bool) {
 	byOffset := func(a part, from int64) int { return cmp.Compare(a.from, from) }
 	if !p.sorted {
@@ -124,8 +124,8 @@ func (s *Store) Load(buffer []byte, span Span) ([]byte, error) {
 	return buffer, err
 }
 
-// reserve appends the content for the document at a span to a buffer if it is not written yet. Otherwise it appends room for it, and
-// returns its offset in the file.
+// reserve appends the content for the document at a span to a buffer if the content is not written yet, and returns a negative offset.
+// Otherwise, it appends room for the content, and returns the content's offset in the file.
 func (s *Store) reserve(buffer []byte, span Span) (_ []byte, offset int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *Store) reserve(buffer []byte, span Span) (_ []byte, offset int64, err e
 	return slices.Grow(buffer, p.length)[:len(buffer)+p.length], p.offset, nil
 }
 
-// Size is the number of bytes stored.
+// Size returns the number of bytes stored.
 func (s *Store) Size() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

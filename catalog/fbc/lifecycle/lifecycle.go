@@ -23,7 +23,7 @@ type Lifecycle struct {
 	Package  string    `json:"package"`
 	Versions []Version `json:"versions"`
 
-	first map[string]int // the index of the first Version of each name, once Find was called
+	first map[string]int // the index of the first Version of each name, set by Find
 }
 
 // Version is the lifecycle of a minor version of the package.
@@ -53,7 +53,7 @@ type Platform struct {
 // OpenShift is the name of a Platform.
 const OpenShift = "openshift"
 
-// Date is a day, as YYYY-MM-DD. Valid ones are ordered as their texts are.
+// Date is a day, as YYYY-MM-DD. The texts of valid dates sort by time.
 type Date string
 
 // DateOf returns the day of a time, in UTC.
@@ -68,7 +68,7 @@ func (d Date) isValid() bool {
 	return err == nil
 }
 
-// next is the day after a valid date.
+// next returns the day after a valid date.
 func (d Date) next() Date {
 	t, _ := d.Time()
 	return DateOf(t.AddDate(0, 0, 1))
@@ -79,7 +79,7 @@ var majorMinor = regexp.MustCompile(`^(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})$`)
 // Minor returns the minor version that a version belongs to, as lifecycles name it.
 func Minor(v semver.Version) string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Number returns the first version that a name of a Version stands for, or nil if it is not MAJOR.MINOR.
+// Number returns the first version that the name of a Version stands for, or nil if the name is not MAJOR.MINOR.
 func Number(name string) *semver.Version {
 	if !majorMinor.MatchString(name) {
 		return nil
@@ -127,7 +127,7 @@ const (
 	Ended State = "ended"
 	// Upcoming: no phase has begun.
 	Upcoming State = "upcoming"
-	// Between: no phase includes the day, and a later one is to come.
+	// Between: the day is in a gap between phases.
 	Between State = "between"
 )
 
@@ -170,7 +170,7 @@ func (v *Version) At(day Date) *Support {
 	return s
 }
 
-// String says it in a few words.
+// String describes the support in a few words.
 func (s *Support) String() string {
 	switch {
 	case s == nil:

@@ -106,7 +106,7 @@ func (r *reader) phases(v Version, path []any) {
 			}
 		}
 		if !dated {
-			before = nil // what follows cannot be compared with it
+			before = nil // the next phase cannot be compared with this one
 			continue
 		}
 		if p.End <= p.Start {

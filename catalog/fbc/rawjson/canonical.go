@@ -36,7 +36,7 @@ type Style struct {
 }
 
 // Append reads a value and appends it to a buffer in the form that encoding/json gives equal values: with sorted keys, the
-// last of two equal keys, and only necessary escapes. Unlike there, integers of any length keep all their digits.
+// last of two equal keys, and only necessary escapes. Unlike encoding/json, it keeps all digits of integers of any length.
 func (s *Scanner) Append(buffer []byte, style Style) []byte {
 	if s.failed {
 		return buffer

@@ -105,8 +105,7 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
 	return shape
 }
 
-// Fits reports whether data is one value that encoding/json would decode into the shape's type. It may return false for a
-// few of these.
+// Fits reports whether data is one value that encoding/json would decode into the shape's type. It may refuse a few such values.
 func Fits(data []byte, shape *Shape) bool {
 	s := Scan(data)
 	s.Fits(shape)

@@ -98,7 +98,7 @@ func (r *reader) atItem() bool {
 	return r.peek(0) == '-' && (r.peek(1) == ' ' || r.peek(1) == '\n')
 }
 
-// node reads the value on the following lines that are indented by more than parent columns. Without any, it is null.
+// node reads the value on the following lines that are indented by more than parent columns. Without such lines, the value is null.
 func (r *reader) node(parent int) {
 	column := r.nextLine()
 	if r.refused {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// scalar reads the scalar at the position, up to the end of a line. parent is the indentation of the value that it belongs
-// to, here and below.
+// scalar reads the scalar at the position, up to the end of a line. parent is the indentation of the mapping or sequence that the scalar
+// belongs to, here and in the functions below.
 func (r *reader) scalar(parent int) {
 	switch c := r.peek(0); c {
 	case '|':
@@ -111,7 +111,7 @@ func (r *reader) breaks() (count int) {
 	return count
 }
 
-// fold writes the space or the line ends that a number of line ends within a scalar stands for.
+// fold writes a space for a single line end within a scalar. For several line ends, it writes all but one.
 func (r *reader) fold(breaks int) {
 	if breaks == 1 {
 		r.out = append(r.out, ' ')
@@ -265,7 +265,7 @@ func (r *reader) literal(parent int) {
 		r.pos += len(text)
 		empty, filled = 1, true
 	}
-	// It refuses rare forms: empty, without a line end at the end of the file, or keeping several line ends.
+	// Rare forms are refused: an empty text, no line end at the end of the file, or several line ends that are kept.
 	if !filled || r.source[len(r.source)-1] != '\n' || header == "|+" && empty > 1 {
 		r.refuse()
 	}
@@ -285,7 +285,7 @@ const (
 	aNull
 )
 
-// others are texts that a version of YAML reads as something else.
+// others are texts, in lower case, that some version of YAML does not read as strings.
 var others = map[string]bool{}
 
 func init() {

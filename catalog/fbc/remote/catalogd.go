@@ -24,9 +24,9 @@ import (
 )
 
 // Download writes the documents of a catalog that catalogd serves for OLM v1, as JSON. base is status.urls.base of the
-// ClusterCatalog. It dials catalogd's Service or, if that is unreachable from here, forwards a port to a pod of it, through the API
-// server. One of these authorities, in PEM, must have signed the certificate; the default is the authority that OpenShift puts into
-// each namespace.
+// ClusterCatalog. Download dials catalogd's Service or, if that is unreachable from here, forwards a port to a pod of the Service, through
+// the API server. One of the authorities, in PEM, must have signed catalogd's certificate; the default is the authority that OpenShift
+// puts into each namespace.
 func Download(ctx context.Context, config *rest.Config, base string, authorities []byte, to io.Writer) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not read within %s", timeout))
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// Version is the API version of the files that Read takes, and the others are their kinds.
+// Version is the API version of the files that Read takes. Mirror and Delete are their kinds.
 const (
 	Version = "mirror.openshift.io/v2alpha1"
 	Mirror  = "ImageSetConfiguration"
@@ -28,13 +28,13 @@ const (
 // ImagesName is the name under which single images are mirrored, which no catalog may have.
 const ImagesName = "additional-images"
 
-// Set says what to mirror, or what to delete of a mirror.
+// Set says what to mirror, or what to delete from a mirror.
 type Set struct {
 	Catalogs []Catalog
 	Images   []Image
 	// Blocked matches references of images that are left out.
 	Blocked []*regexp.Regexp
-	// Warnings name the parts of the file that are not followed.
+	// Warnings name the parts of the file that are ignored.
 	Warnings []string
 }
 
@@ -155,7 +155,7 @@ func (s *Set) warn(of bool, format string, args ...any) {
 	}
 }
 
-// warnings warns of what is not followed.
+// warnings adds a warning for each part of the file that is ignored.
 func (s *Set) warnings(key string, of *content) {
 	s.warn(of.Platform != nil, "%s.platform is not followed: use oc-mirror for the releases of OpenShift", key)
 	s.warn(of.Helm != nil, "%s.helm is not followed: use oc-mirror for Helm charts, or name their images in %s.additionalImages", key, key)
@@ -172,7 +172,7 @@ func (s *Set) warnings(key string, of *content) {
 	}
 }
 
-// translate adds what is chosen.
+// translate adds the chosen catalogs and images to the set.
 func (s *Set) translate(key string, of *content) error {
 	var faults []error
 	fault := func(at string, err error) {
@@ -219,8 +219,8 @@ func (s *Set) translate(key string, of *content) error {
 // target matches paths of repositories.
 var target = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
 
-// catalog returns what an entry chooses, in the way of oc-mirror v2: without full, the heads of channels, and with versions, all in
-// that range.
+// catalog returns the choice of an entry, as oc-mirror v2 understands it: without full, the heads of channels, or the versions from
+// minVersion to maxVersion.
 func (o operator) catalog() (Catalog, error) {
 	var faults []error
 	repository, tag := cut(o.Catalog)

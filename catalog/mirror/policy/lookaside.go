@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// Limits of the signatures of an image. Podman's are the same number, and those of real images are a few hundred bytes.
+// Limits of the signatures of an image. Podman has the same limit for their number. Real signatures have a few hundred bytes.
 const (
 	maxSignatures = 128
 	maxSignature  = 4 << 20
@@ -114,7 +114,7 @@ func (l *lookaside) find(ctx context.Context, named reference.Named, digest stri
 	return nil, fmt.Errorf("%s has more than %d signatures; expected fewer", base.Redacted(), maxSignatures)
 }
 
-// base is the address of the server.
+// base returns the address of the server.
 func (p place) base() string {
 	if p.Lookaside != "" {
 		return p.Lookaside
@@ -122,12 +122,12 @@ func (p place) base() string {
 	return p.Sigstore
 }
 
-// pathOf is the path of a signature, counted from 0, in a lookaside server. repository is without its registry.
+// pathOf returns the path of signature i, counted from 0, in a lookaside server. repository excludes the registry.
 func pathOf(repository, digest string, i int) string {
 	return fmt.Sprintf("%s@%s/signature-%d", repository, strings.Replace(digest, ":", "=", 1), i+1)
 }
 
-// read reads a file of a lookaside server. The error is fs.ErrNotExist if there is none.
+// read reads a file of a lookaside server. The error is fs.ErrNotExist if there is no such file.
 func (l *lookaside) read(ctx context.Context, at *url.URL) ([]byte, error) {
 	var body io.ReadCloser
 	switch at.Scheme {

@@ -1,8 +1,8 @@
 // Package policy decides by a policy.json, as containers-policy.json(5) describes it, whether an image may be mirrored. It finds simple
 // signatures where the files of a registries.d folder say, and those of cosign beside the image.
 //
-// It does not use the library of Podman, go.podman.io/image/v5/signature: that builds without cgo only with a build tag, which whoever
-// builds berth would have to know.
+// It does not use Podman's library, go.podman.io/image/v5/signature: without cgo, that library needs a build tag, which everybody who
+// builds berth would have to set.
 package policy
 
 import (
@@ -35,7 +35,7 @@ type Policy struct {
 	found map[kept][]byte // signatures
 }
 
-// kept says which signature of which manifest one is.
+// kept identifies a signature: by its number among the signatures of a manifest, and by the manifest's repository and digest.
 type kept struct {
 	repository, digest string
 	number             int
@@ -69,7 +69,7 @@ func Read(file, registries string) (*Policy, error) {
 	return p, nil
 }
 
-// strictly reads JSON without unknown fields, with nothing after it.
+// strictly decodes a JSON document. It fails if the document has unknown fields, or if anything comes after it.
 func strictly(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -82,8 +82,8 @@ func strictly(text []byte, into any) error {
 	return nil
 }
 
-// Check fails unless the policy allows an image. A list of images is allowed if it has the signatures that the policy wants, or if each of
-// its images has.
+// Check fails unless the policy allows an image. A list of images is allowed if the list itself has the signatures that the policy
+// requires, or if each of its images has them.
 func (p *Policy) Check(ctx context.Context, from oci.Source, w *oci.Whole) error {
 	named, err := reference.ParseNormalizedNamed(w.Reference)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *Policy) Check(ctx context.Context, from oci.Source, w *oci.Whole) error
 		return refused // its signatures cannot be read
 	}
 	if refused == nil || len(w.Images) == 0 {
-		for _, digest := range w.Images { // nodes ask for the signatures of these
+		for _, digest := range w.Images { // nodes look for the signatures of these, so Write needs them
 			if _, err := p.signatures(ctx, from, named, w, digest); err != nil {
 				return fmt.Errorf("image %s: reading its signatures: %w", w.Reference, err)
 			}
@@ -125,7 +125,7 @@ func (p *Policy) Check(ctx context.Context, from oci.Source, w *oci.Whole) error
 	return nil
 }
 
-// requirements returns what the policy wants of an image, by its most specific scope.
+// requirements returns the policy's requirements for an image, from the most specific scope that the image is in.
 func (p *Policy) requirements(named reference.Named) (scope string, _ []requirement) {
 	all := scopesOf(named)
 	host := reference.Domain(named)
@@ -184,9 +184,9 @@ func (p *Policy) signatures(ctx context.Context, from oci.Source, named referenc
 // Folder is the folder that Write makes.
 const Folder = "signatures"
 
-// Write writes all simple signatures that were found to Folder in an existing folder, as a lookaside server has them. It follows no link out of
-// that. places has the paths of repositories that are mirrored: a node that pulls from a mirror looks for signatures by the path there. The
-// signatures of others have their own paths.
+// Write writes all simple signatures that were found to Folder in an existing folder, in the layout of a lookaside server. It follows no
+// link out of the existing folder. places maps mirrored repositories to their paths in the mirror: a node that pulls from a mirror looks
+// for signatures under the path there. Signatures of other repositories stay under their own paths.
 func (p *Policy) Write(dir string, places map[string]string) (err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

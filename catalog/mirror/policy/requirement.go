@@ -36,7 +36,7 @@ type requirement struct {
 	KeyDatas       [][]byte  `json:"keyDatas"`
 	SignedIdentity *identity `json:"signedIdentity"`
 
-	// What is not verified here.
+	// These fields ask for checks that this package does not make.
 	BaseLayerIdentity   json.RawMessage `json:"baseLayerIdentity"`
 	Fulcio              json.RawMessage `json:"fulcio"`
 	PKI                 json.RawMessage `json:"pki"`
@@ -46,7 +46,7 @@ type requirement struct {
 	RekorPublicKeyDatas json.RawMessage `json:"rekorPublicKeyDatas"`
 }
 
-// check fails unless an image has what is wanted.
+// check fails unless an image meets the requirement.
 func (r *requirement) check(named reference.Named, digest string, s signed) error {
 	switch r.Type {
 	case "insecureAcceptAnything":
@@ -129,7 +129,7 @@ func (r *requirement) keys() ([][]byte, error) {
 	return all, nil
 }
 
-// simple returns what a simple signature says, if it is by one of the keys.
+// simple returns the payload of a simple signature. It fails unless the signature is valid, and by one of the keys.
 func simple(signature []byte, keys [][]byte) (payload []byte, err error) {
 	var ring openpgp.EntityList
 	for _, key := range keys {
@@ -203,7 +203,7 @@ func byKey(signature oci.Signature, keys [][]byte) error {
 	return errors.New("it is by none of the policy's keys")
 }
 
-// says fails unless the payload of a good signature is about an image.
+// says fails unless the payload of a good signature names the image: by its digest, and by a name that signedIdentity accepts.
 func (r *requirement) says(payload []byte, kind string, named reference.Named, digest string) error {
 	var read struct {
 		Critical struct {
@@ -234,7 +234,7 @@ func (r *requirement) says(payload []byte, kind string, named reference.Named, d
 	return by.match(named, is.Identity.Reference)
 }
 
-// identity says for which names signatures of an image may be.
+// identity says which names of images a signature may contain to be valid for an image.
 type identity struct {
 	Type             string `json:"type"`
 	DockerReference  string `json:"dockerReference"`
@@ -243,7 +243,7 @@ type identity struct {
 	SignedPrefix     string `json:"signedPrefix"`
 }
 
-// match fails unless a signature for a name is one for an image.
+// match fails unless a signature that contains the name text is valid for an image.
 func (i *identity) match(named reference.Named, text string) error {
 	signed, err := reference.ParseNormalizedNamed(text)
 	if err != nil {

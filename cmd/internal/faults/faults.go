@@ -12,8 +12,8 @@ type Listed struct {
 func (e *Listed) Error() string { return e.Head + "\n" + e.Faults.Error() }
 func (e *Listed) Unwrap() error { return e.Faults }
 
-// Lines returns the lines of an error. There are several only if errors are joined, or listed below another
-// one: a line break in a message does not count.
+// Lines returns the lines of an error. An error has several lines only if it joins or lists errors: a line break in a message does not
+// begin another line.
 func Lines(err error) []string {
 	text := err.Error()
 	switch e := err.(type) {

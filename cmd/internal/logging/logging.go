@@ -26,18 +26,18 @@ func To(w io.Writer) {
 	klog.SetOutput(escape.Messages(w))
 }
 
-// Level sets up to which level of verbosity klog writes messages.
+// Level sets the highest level of verbosity at which klog writes messages.
 func Level(n int) {
 	var level klog.Level
 	if err := level.Set(strconv.Itoa(n)); err != nil {
-		panic(err) // it takes any number
+		panic(err) // klog accepts any number
 	}
 }
 
-// LeaveOutBodies keeps what requests and their responses contain out of messages: it may be a Secret.
+// LeaveOutBodies keeps the bodies of requests and responses out of messages: they may be Secrets.
 func LeaveOutBodies() { klog.SetLogFilter(withoutBodies{}) }
 
-// bodyKey is the key under which client-go logs what a request or its response contains.
+// bodyKey is the key under which client-go logs the body of a request or a response.
 const bodyKey = "body"
 
 type withoutBodies struct{}

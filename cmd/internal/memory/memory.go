@@ -19,7 +19,7 @@ func Tune(percent int, limit int64) {
 	}
 }
 
-// limits are the files with the limit on the memory of a control group, by the version of control groups: below the folder of the group
+// The files with the memory limit of a control group, in version 2 and in version 1 of control groups: %s is the path of the group
 // (https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/memory.html). A container often sees
 // its own group as the root.
 const (
@@ -39,8 +39,8 @@ func OfContainer() int64 {
 	return limitIn(filesOf(string(groups)))
 }
 
-// filesOf returns the files that may contain the limit, from the content of /proc/self/cgroup: the hierarchy, its controllers and
-// the group.
+// filesOf returns the files that may contain the limit. groups is the content of /proc/self/cgroup: each line has a hierarchy, its
+// controllers and the group.
 func filesOf(groups string) (files []string) {
 	for line := range strings.Lines(groups) {
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -67,8 +67,8 @@ func limitIn(files []string) int64 {
 	return 0
 }
 
-// Settle is for a server that has started: it sets the garbage collector's percentage, and returns the memory of the start to the
-// operating system.
+// Settle is for a server that has started: it sets the garbage collector's percentage, and returns the memory that only the start needed
+// to the operating system.
 func Settle(percent int) {
 	debug.SetGCPercent(percent)
 	debug.FreeOSMemory()

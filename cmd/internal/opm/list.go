@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// lists are the tables of opm alpha list: their headers, and their lines of a package, by kind.
+// lists are the tables of opm alpha list: the header of each, and a function that returns the lines of a package.
 var lists = []struct {
 	kind, args string
 	header     []string
@@ -78,8 +78,7 @@ func writeTable(cmd *cobra.Command, table [][]string) error {
 	return cmp.Or(aligned.Flush(), buffered.Flush())
 }
 
-// withCatalog calls do with the catalog that a reference names. It fails if the catalog cannot be
-// served.
+// withCatalog calls do with the catalog that a reference names. It fails if the catalog is not valid, and so could not be served.
 func withCatalog(cmd *cobra.Command, ref string, do func(*fbc.Catalog) error) (err error) {
 	opened, err := source.Open(cmd.Context(), ref)
 	if err != nil {
@@ -104,7 +103,7 @@ func packageLines(p *fbc.Package) ([][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if details.CSV != nil && details.Carried { // opm does not read a description
+	if details.CSV != nil && details.Carried { // opm reads the ClusterServiceVersion itself, but not its description in the catalog
 		name = details.CSV.Spec.DisplayName
 	}
 	return [][]string{{p.Name, name, p.DefaultChannel}}, nil
@@ -155,8 +154,7 @@ func newRenderGraphCommand() *cobra.Command {
 	return cmd
 }
 
-// addGraphs adds the documents that a drawing needs. Like opm, it does not check whether they fit
-// together.
+// addGraphs adds the documents of a catalog that a drawing needs. Like opm, it does not check whether they fit together.
 func addGraphs(cmd *cobra.Command, ref string, to *declcfg.DeclarativeConfig) (err error) {
 	opened, err := source.Open(cmd.Context(), ref)
 	if err != nil {
@@ -190,8 +188,7 @@ func addGraphs(cmd *cobra.Command, ref string, to *declcfg.DeclarativeConfig) (e
 	return opened.Named(errors.Join(faulty...))
 }
 
-// drawn returns the parts of a bundle that a drawing needs, without payload, which opm's library would
-// decode.
+// drawn returns a bundle without the payload: a drawing does not need that, and opm's library would decode it.
 func drawn(b declcfg.Bundle) declcfg.Bundle {
 	b.Properties = slices.DeleteFunc(slices.Clone(b.Properties), func(p property.Property) bool { return fbc.IsPayload(p.Type) })
 	return b

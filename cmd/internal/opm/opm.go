@@ -91,7 +91,7 @@ var errReported = errors.New("reported")
 // usageError is a fault of the command line.
 type usageError struct{ error }
 
-// reachRegistries applies the flags about registries to pulls.
+// reachRegistries makes pulls follow the flags about the encryption of connections to registries.
 func reachRegistries(cmd *cobra.Command, _ []string) error {
 	var set []string
 	for _, name := range []string{"skip-tls", "skip-tls-verify", "use-http"} {
@@ -125,14 +125,14 @@ func addOutputFlag(cmd *cobra.Command, into *string, value string, formats ...st
 	}
 }
 
-// replacement is a command of opm for SQLite catalogs, or one that another command has replaced.
+// replacement is a command of opm that is not part of Berth, because it is for SQLite catalogs or another command does the same.
 type replacement struct {
 	path []string
-	// by names the replacement, in a sentence.
+	// by is the part of the answer that names the replacement.
 	by string
 }
 
-// replaced are the commands that only name their replacement.
+// replaced are the commands that only print what replaces them.
 var replaced = []replacement{
 	{[]string{"index"}, "it is for SQLite catalogs, which OLM no longer supports: make a file-based catalog with `opm render BUNDLE...` or `berth catalog build`, and its image with `opm generate dockerfile` or `berth catalog image`"},
 	{[]string{"registry"}, "it is for SQLite catalogs, which OLM no longer supports: make a file-based catalog with `opm render BUNDLE...` or `berth catalog build`, and serve it with `opm serve DIR`"},

@@ -16,12 +16,12 @@ import (
 // profilesAddress is the address at which opm serves profiles by default.
 const profilesAddress = "localhost:6060"
 
-// profiles serves profiles of this program on request.
+// profiles serves profiles of this program over HTTP, if flags request that.
 type profiles struct {
 	address string
 	capture bool
 
-	taken bytes.Buffer // of the start
+	taken bytes.Buffer // the profile of the start
 	ready atomic.Bool
 }
 

@@ -100,7 +100,7 @@ func (s *serve) run(cmd *cobra.Command, dir string) error {
 	})
 }
 
-// folders are the folders that a container may write to: if OLM extracts content, its container can only write to the cache.
+// folders returns the folders where the server may store documents: if OLM extracts content, its container can only write to the cache.
 func (s *serve) folders(dir string) []string {
 	all := []string{os.TempDir()}
 	if s.cacheDir != "" {
@@ -112,7 +112,7 @@ func (s *serve) folders(dir string) []string {
 // makeCache makes the cache that other opm programs need, with opm's library.
 func (s *serve) makeCache(ctx context.Context, dir string) (err error) {
 	if s.cacheDir == "" {
-		return nil // opm makes a cache, and removes it
+		return nil // opm makes a temporary cache here, and removes it again
 	}
 	store, err := cache.New(s.cacheDir)
 	if err != nil {

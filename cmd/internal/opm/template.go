@@ -59,7 +59,7 @@ All faults are reported at once, with their lines. A template whose catalog cann
 
 // renderTemplate builds the catalog of a template, and prints it. Pulled bundles are kept in the user's cache.
 func renderTemplate(cmd *cobra.Command, file, output string, options build.Options) (err error) {
-	if dir, err := cache.Dir(); err == nil { // without such a folder, bundles are pulled each time
+	if dir, err := cache.Dir(); err == nil { // without a cache folder, bundles are pulled each time
 		kept := cache.New(dir, cache.Limit)
 		options.Keeper = kept
 		defer func() {

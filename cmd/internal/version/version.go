@@ -30,10 +30,10 @@ func Get() Info {
 	return Info{Schema: Schema, Version: stamp.Version(), Go: runtime.Version(), Platform: stamp.Platform()}
 }
 
-// AddTo adds the subcommand version and the flag --version to a root command, which can be run.
+// AddTo adds the subcommand version and the flag --version to a root command, whose RunE must be set.
 func AddTo(root *cobra.Command) {
 	root.AddCommand(newCommand())
-	// Cobra's own flag takes a template, with which the linker keeps every method of every type.
+	// Cobra's own flag uses a template, which makes the linker keep every method of every type.
 	asked := root.Flags().Bool("version", false, "print the version of this command")
 	run := root.RunE
 	root.RunE = func(cmd *cobra.Command, args []string) error {

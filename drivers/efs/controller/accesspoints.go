@@ -53,7 +53,7 @@ func (r *AccessPoints) Release(user string) {
 	delete(r.users, user)
 }
 
-// Changed gets a value when Find would return something else than before.
+// Changed returns a channel that gets a value when Find would return something else than before.
 func (r *AccessPoints) Changed() <-chan struct{} { return r.changed }
 
 // named returns the access points that SharedVolumes name, by file system. With unknown, it returns only file systems
@@ -99,7 +99,7 @@ func (r *AccessPoints) record(fileSystem string, findings map[string]finding) {
 	}
 }
 
-// signal puts a value into a channel of one, unless one is there.
+// signal puts a value into a channel with a buffer of one, unless the buffer is full.
 func signal(channel chan struct{}) {
 	select {
 	case channel <- struct{}{}:
@@ -107,8 +107,8 @@ func signal(channel chan struct{}) {
 	}
 }
 
-// giveUp records for each access point of a file system without a finding that the operator cannot find out. Other
-// findings stay.
+// giveUp records, for each of a file system's access points that has no finding, that the operator cannot find out whether it exists.
+// Other findings stay.
 func (r *AccessPoints) giveUp(fileSystem string, ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *AccessPoints) giveUp(fileSystem string, ids []string) {
 	}
 }
 
-// setBlind says whether the operator cannot call AWS. In that case there are no findings about any access point.
+// setBlind records whether the operator cannot call AWS. If it cannot, setBlind removes the findings about all access points.
 func (r *AccessPoints) setBlind(blind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

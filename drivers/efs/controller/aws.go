@@ -40,8 +40,8 @@ type access struct {
 	// has the token with which the operator assumes a role.
 	Credentials map[string][]byte
 	TokenFile   string
-	// CABundle has more certificate authorities to trust besides the system's, in PEM: AWS's own in private regions,
-	// and a proxy's.
+	// CABundle has, in PEM, the certificate authorities to trust in addition to the system's: AWS's own in private regions, and a
+	// proxy's.
 	CABundle string
 	// Wait returns when the next call may be made, and must be called before each call. throttled says that AWS
 	// throttled the last call. After an error of Wait, no further call may be made, and that error is returned.
@@ -134,7 +134,7 @@ func readProfile(file []byte) map[string]string {
 	return settings
 }
 
-// describeCredentials says what is wrong with the credentials, from the error that refused them.
+// describeCredentials turns the error that refused the credentials into an error that says what is wrong with them.
 func (c *caller) describeCredentials(err error) error {
 	role := readProfile(c.Credentials["credentials"])["role_arn"]
 	message := fmt.Sprintf("the role %s in Secret %s cannot be assumed: %s", role, tagsSecret, describe(err))
@@ -195,7 +195,7 @@ func (c *caller) eachAccessPoint(ctx context.Context, fileSystem string, f func(
 	return fmt.Errorf("got more than %d pages", maxPages)
 }
 
-// advise says what to do about an error of a call.
+// advise adds to a call's error what to do about it.
 func (c *caller) advise(err error) error {
 	switch code := codeOf(err); {
 	case err == nil:

@@ -51,11 +51,10 @@ type Intervals struct{ Tags, Count, Find, Call time.Duration }
 var usual = Intervals{Tags: 6 * time.Hour, Count: time.Hour, Find: 10 * time.Minute, Call: time.Second}
 
 const (
-	// firstRetry and lastRetry are the times from a pass that failed to the next: the first time, and after many.
+	// firstRetry and lastRetry are the times from a failed pass to the next pass: after the first failure, and after many.
 	firstRetry = time.Minute
 	lastRetry  = time.Hour
-	// lasting is how long passes fail before that causes Degraded: long enough to repair credentials in the course of a
-	// day.
+	// lasting is how long passes must fail before they cause Degraded: long enough to repair credentials in the course of a day.
 	lasting = 8 * time.Hour
 	// maxHandle is the longest volume handle that is considered, in bytes.
 	maxHandle = 512
@@ -83,8 +82,8 @@ const (
 // errChanged ends a pass that would set tags which the cluster no longer wants.
 var errChanged = errors.New("the input of the pass has changed")
 
-// New returns EFS's own code: the controller of access points, and AccessPoints, from which the API of SharedVolumes
-// learns which ones exist.
+// New returns EFS's own code: the controller of access points, and AccessPoints, from which the API of SharedVolumes learns which access
+// points exist.
 func New() controller.Own { return NewAt(usual) }
 
 // NewAt is New with other intervals.
@@ -105,11 +104,11 @@ type loop struct {
 
 	begun    [sha256.Size]byte // the input of the last pass
 	complete [sha256.Size]byte // the input of the last complete pass
-	tags     [sha256.Size]byte // the tags for which refused holds
+	tags     [sha256.Size]byte // the tags to which refused applies
 	refused  map[string]string
 	next     time.Time         // when the next pass begins if nothing changes
-	failures int               // passes in a row
-	leftOut  string            // by the last complete pass
+	failures int               // failed passes in a row
+	leftOut  string            // what the last complete pass left out
 	recorded map[string]string // the messages of the last events, by condition
 
 	count  time.Time            // when to count again
@@ -241,7 +240,7 @@ func (c *loop) syncBlind(ctx context.Context, wanted desired, after func(time.Du
 		resources, c.Driver.CloudAccess.Secret, c.Namespace)})
 }
 
-// expect makes the next pass begin at once if its input differs from the last pass's.
+// expect makes the next pass begin at once if its input differs from the last pass's input.
 func (c *loop) expect(wanted desired) {
 	if tags := hash(wanted.tags); c.refused == nil || tags != c.tags {
 		c.tags, c.refused = tags, map[string]string{}
@@ -322,7 +321,7 @@ func (c *loop) lookWithoutTags(ctx context.Context, access access) (next time.Du
 	return next
 }
 
-// giveUp is for credentials that do not work.
+// giveUp removes the counts, records that new access points cannot be checked, and postpones the tasks, because AWS cannot be called.
 func (c *loop) giveUp() {
 	c.shown.showUsage(c.Driver.CSIName, 0, nil)
 	for fileSystem, ids := range c.accessPoints.named(true) {
@@ -345,9 +344,9 @@ func (c *loop) untilDue() time.Duration {
 	return min(c.count.Sub(now), c.look.Sub(now))
 }
 
-// lookAt lists the access points of each file system with a due task, once. With t, that includes the access points of
-// volumes, and t receives the access points that lack tags. lookAt returns when to check the file systems for which it
-// was too soon.
+// lookAt lists the access points of each file system with a due task, once. With t, that includes the access points of volumes, and t
+// receives the access points that lack tags. next is the time until the next task is due, or until a file system may be checked for which
+// it is too soon now.
 func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[string]map[string]bool) (next time.Duration, err error) {
 	if t == nil && !c.isDue() {
 		return c.untilDue(), nil
@@ -437,7 +436,7 @@ func (c *loop) doAll(ctx context.Context, aws *caller, t *tagger, jobs map[strin
 	return counted, countErr, cmp.Or(err, ended)
 }
 
-// noteCount adds the count of a file system.
+// noteCount adds the count of a file system to counted, or returns why there is none.
 func (c *loop) noteCount(id string, counter *counter, failure error, counted map[string]usage) error {
 	if none := (*types.FileSystemNotFound)(nil); errors.As(failure, &none) {
 		return fmt.Errorf("file system %s does not exist in the account and region of the cluster: change fileSystemId in the StorageClass, or, if it is of another account, look there", id)
@@ -464,7 +463,7 @@ func (c *loop) noteFindings(id string, sought []string, s seen) {
 	c.accessPoints.record(id, s.findings)
 }
 
-// addClasses adds the file systems that StorageClasses name to the jobs, and shows the classes that endanger files.
+// addClasses adds jobs that count access points in the file systems of StorageClasses, and shows the classes that endanger files.
 func (c *loop) addClasses(ctx context.Context, of func(fileSystem string) *job) error {
 	classes, err := c.classes(ctx)
 	if err != nil {
@@ -484,8 +483,8 @@ func (c *loop) addClasses(ctx context.Context, of func(fileSystem string) *job) 
 	return nil
 }
 
-// addSought adds access points that SharedVolumes name to the jobs: all, or only in file systems with an access point
-// that has no finding. It returns when to check the file systems for which it is too soon.
+// addSought adds to the jobs the access points that SharedVolumes name: all of them, or only those in file systems with an access point
+// that has no finding. next is the time until it may check the file systems for which it is too soon now.
 func (c *loop) addSought(ctx context.Context, everything bool, of func(fileSystem string) *job) (next time.Duration, err error) {
 	next = c.intervals.Find
 	named := c.accessPoints.named(!everything)
@@ -509,8 +508,8 @@ func (c *loop) addSought(ctx context.Context, everything bool, of func(fileSyste
 	return next, nil
 }
 
-// volumes returns the handles of the driver's PersistentVolumes, sorted, each once. Some may be wrong, because tenants
-// cause the creation of these objects, and administrators write them by hand.
+// volumes returns the handles of the driver's PersistentVolumes, sorted, each once. Some handles may be wrong, because tenants cause the
+// creation of these objects, and administrators write them by hand.
 func (c *loop) volumes(ctx context.Context) ([]string, error) {
 	type persistentVolume struct {
 		Spec struct {

@@ -65,7 +65,7 @@ func (c *caller) do(ctx context.Context, fileSystem string, j *job, compare func
 	return s, nil
 }
 
-// judgeAll returns the findings about access points, from their states and from the mount targets that nodes need.
+// judgeAll returns the findings about access points, from their states and from the mount targets that the nodes need.
 func (c *caller) judgeAll(ctx context.Context, fileSystem string, j *job, states map[string]types.LifeCycleState) (map[string]finding, error) {
 	reached, err := c.zonesWithMountTarget(ctx, fileSystem)
 	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {

@@ -22,7 +22,7 @@ type finding struct {
 // noFileSystem is the finding about access points of a file system that does not exist.
 var noFileSystem = finding{reason: "FileSystemNotFound", message: "The cluster's AWS account has no such file system in its region. Correct the ID, unless it is of another account"}
 
-// judge decides about an access point from its state, "" if it does not exist, and from the zones of nodes without a mount target.
+// judge returns the finding about an access point, from its state ("" if it is missing) and from zones with nodes but no mount target.
 func judge(state types.LifeCycleState, unreached []string) finding {
 	switch {
 	case state == "":
@@ -46,7 +46,7 @@ func forAll(ids []string, one finding) map[string]finding {
 	return found
 }
 
-// unreachedZones returns the Availability Zones among zones in which no mount target is available, sorted.
+// unreachedZones returns, sorted, those Availability Zones among zones that have no available mount target.
 func unreachedZones(zones []string, region string, reached map[string]bool) []string {
 	return slices.DeleteFunc(regional(zones, region), func(zone string) bool { return reached[zone] })
 }
@@ -62,7 +62,7 @@ func regional(zones []string, region string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// zonesWithMountTarget returns the zones in which a file system has an available mount target. There is at most one in each.
+// zonesWithMountTarget returns the zones in which a file system has an available mount target. Each zone has at most one.
 func (c *caller) zonesWithMountTarget(ctx context.Context, fileSystem string) (map[string]bool, error) {
 	zones := map[string]bool{}
 	input := &efs.DescribeMountTargetsInput{FileSystemId: &fileSystem}

@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// maxSlowdown is how many times longer than the usual pause the pause becomes while the cloud refuses calls.
+	// maxSlowdown limits the pause while the cloud refuses calls, as a multiple of the usual pause.
 	maxSlowdown = 64
-	// maxThrottled is how many calls in a row the cloud may refuse before a pass ends. With a pause of a second that takes
-	// seven minutes.
+	// maxThrottled is how many calls in a row the cloud may refuse before a pass ends. With a usual pause of one second, that takes seven
+	// minutes.
 	maxThrottled = 12
 )
 
-// A RateLimiter spaces out the calls to the cloud. Clouds limit the calls of all clients of an account together, and do
-// not say how many calls are left. So the pause doubles whenever a call is throttled, and otherwise becomes shorter
-// slowly.
+// A RateLimiter spaces out the calls to the cloud. Clouds limit the calls of all clients of an account together, and do not say how many
+// calls are left. So the pause doubles whenever a call is throttled, and otherwise slowly becomes shorter.
 type RateLimiter struct {
 	usual time.Duration // between two calls
 	sleep func(context.Context, time.Duration) error

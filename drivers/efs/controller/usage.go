@@ -19,9 +19,9 @@ import (
 const (
 	// awsLimit is how many access points AWS allows for a file system.
 	awsLimit = 10000
-	// earlyLimit is how many access points the driver can handle before version manyFrom. It gives each access point a
-	// group ID from 50000 to 51000, and reads only one page of 1,000 access points to find a free ID. Beyond that it
-	// finds no ID, or an ID that is in use.
+	// earlyLimit is how many access points versions of the driver before manyFrom can handle. They give each access point a group ID from
+	// 50000 to 51000, and read only one page of 1,000 access points to find a free ID. Beyond that limit, they find no ID, or an ID that
+	// is in use.
 	earlyLimit = 1000
 )
 
@@ -53,7 +53,7 @@ func fileSystemOf(class *storagev1.StorageClass) string {
 	return id
 }
 
-// The range from which the driver takes a group ID for an access point, unless the StorageClass has another. See
+// The range from which the driver takes a group ID for an access point, unless the StorageClass has another range. See
 // https://github.com/kubernetes-sigs/aws-efs-csi-driver/blob/master/docs/README.md#storage-class-parameters-for-dynamic-provisioning.
 const firstGroup, lastGroup = 50000, 7000000
 
@@ -95,8 +95,8 @@ func isFromDriver(tags []types.Tag) bool {
 // usage is how full a file system is.
 type usage struct {
 	accessPoints int
-	// shared are the group IDs that the driver has given to several access points. A user of one can read and write the
-	// files of the others, wherever a directory can be reached through both.
+	// shared are the group IDs that the driver has given to several access points. A user of one such access point can read and write the
+	// files of another, wherever both reach the same directory.
 	shared []string
 }
 

@@ -6,7 +6,7 @@ import "github.com/berth-csi/berth/drivers/controller"
 
 //go:generate go run ../../../hack/registry -drivers ../.. -controllers -output zz_generated.controllers.go
 
-// Of returns a driver's code besides its definition; nothing if the driver has no folder controller.
+// Of returns a driver's code besides its definition; the zero value if the driver has no folder controller.
 func Of(driver string) controller.Own {
 	if bring, ok := all[driver]; ok {
 		return bring()

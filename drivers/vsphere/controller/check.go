@@ -94,7 +94,7 @@ func (v vCenter) check(ctx context.Context, roots *x509.CertPool) (problems []st
 	return problems, nil
 }
 
-// tooOld returns what to do about a version that is too old; "" if it is not.
+// tooOld returns what to do about a version that is too old; "" if the version is new enough.
 func tooOld(what, apiVersion string) (problem string, err error) {
 	found, err := version.ParseGeneric(apiVersion)
 	if err != nil {
@@ -106,7 +106,7 @@ func tooOld(what, apiVersion string) (problem string, err error) {
 	return fmt.Sprintf("%s has version %s, and the driver needs %s: update it", what, apiVersion, oldest), nil
 }
 
-// storageClass is the driver's StorageClass. It names no storage policy: vCenter chooses a datastore that all nodes reach.
+// storageClass returns the driver's StorageClass. It names no storage policy: vCenter chooses a datastore that all nodes reach.
 func storageClass() storagev1.StorageClass {
 	return storagev1.StorageClass{
 		ObjectMeta:           metav1.ObjectMeta{Name: vsphere.Driver.Certification.Class},

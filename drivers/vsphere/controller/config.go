@@ -106,7 +106,7 @@ func vCenters(cloud drivers.Cloud) ([]vCenter, error) {
 	return all, nil
 }
 
-// hasDomain matches user names with a domain. The driver does not start with others.
+// hasDomain matches user names with a domain. The driver does not start with other user names.
 var hasDomain = regexp.MustCompile(`^([\w.-]+@[A-Za-z\d.-]+|[A-Za-z\d.-]+\\[\w.-]+)$`)
 
 // parseCloudConfig parses a configuration in either format.
@@ -221,8 +221,8 @@ func Content(cloud drivers.Cloud) (map[string][]byte, error) {
 	return map[string][]byte{configKey: []byte(text.String())}, nil
 }
 
-// snapshotLimits returns the section with the administrator's limits of snapshots, "" for none. For the others, the
-// driver has its own limits.
+// snapshotLimits returns the section with the administrator's limits of snapshots, "" for none. For a limit that is not set, the driver
+// has a default.
 func snapshotLimits(config *operatorv1.VSphereCSIDriverConfigSpec) string {
 	if config == nil {
 		return ""

@@ -17,7 +17,7 @@ func New() controller.Own {
 	return controller.Own{Classes: classes, New: func(d controller.Dependencies) []factory.Controller { return []factory.Controller{newConfiguration(d)} }}
 }
 
-// A configuration fills the Secret with the driver's configuration.
+// A configuration writes the driver's configuration to its Secret.
 type configuration struct {
 	controller.Dependencies
 	secret controller.Secret
@@ -28,7 +28,7 @@ func newConfiguration(d controller.Dependencies) factory.Controller {
 	return factory.New().
 		WithInformers(append(d.Triggers(d.Driver.Configuration.Credentials), append(c.secret.Informers(), d.Reporter.Informer())...)...).
 		WithSync(c.sync).
-		ResyncEvery(time.Minute). // for a write that no watch ever shows, because etcd was restored to the version before
+		ResyncEvery(time.Minute). // in case etcd was restored to the version before a write: no watch shows that
 		WithSyncDegradedOnError(d.Reporter).
 		ToController(d.Driver.ConditionPrefix+"DriverConfigurationController", d.Recorder)
 }

@@ -27,7 +27,7 @@ type session struct {
 	loggedIn bool
 }
 
-// answerLimit is how many bytes of an answer are read, and logoutTimeout how long a session takes to end.
+// answerLimit is the maximum number of bytes that are read of an answer, and logoutTimeout the maximum time for ending a session.
 const (
 	answerLimit   = 8 << 20
 	logoutTimeout = 5 * time.Second
@@ -187,7 +187,7 @@ func (s *session) hosts(ctx context.Context, cluster reference) ([]host, error) 
 	}
 }
 
-// call sends a request, and decodes the answer, if it is wanted. A fault of vCenter is an error.
+// call sends a request, and decodes the answer into response, unless that is nil. A fault of vCenter is an error.
 func (s *session) call(ctx context.Context, method string, request, response any) error {
 	var body bytes.Buffer
 	body.WriteString(`<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body>`)

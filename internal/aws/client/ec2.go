@@ -6,8 +6,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// EC2 holds the operations of EC2 that Berth calls, as functions. In programs that look up methods by name, as templates do, the
-// linker keeps every method of a type in an interface: of the SDK's client, these are some 700 operations.
+// EC2 holds the operations of EC2 that Berth calls, as functions. In programs that look up methods by name, as templates do, the linker
+// keeps every method of a type that is stored in an interface: for the SDK's client, these are some 700 operations.
 type EC2 struct {
 	AuthorizeSecurityGroupIngress operation[ec2.AuthorizeSecurityGroupIngressInput, ec2.AuthorizeSecurityGroupIngressOutput]
 	CreateSecurityGroup           operation[ec2.CreateSecurityGroupInput, ec2.CreateSecurityGroupOutput]
@@ -52,7 +52,7 @@ func (c EC2) Volumes(in *ec2.DescribeVolumesInput) *ec2.DescribeVolumesPaginator
 	return ec2.NewDescribeVolumesPaginator(volumes(c.DescribeVolumes), in)
 }
 
-// The functions as the interfaces that the SDK's paginators need.
+// These types turn the functions into the interfaces that the SDK's paginators need.
 type (
 	groups    operation[ec2.DescribeSecurityGroupsInput, ec2.DescribeSecurityGroupsOutput]
 	snapshots operation[ec2.DescribeSnapshotsInput, ec2.DescribeSnapshotsOutput]

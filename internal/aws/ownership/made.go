@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Names, creation tokens and descriptions are chosen when a resource is created, and AWS lets nobody change them. So they show more than
-// tags, which anybody with permission to tag a resource can set on resources of others.
+// Names, creation tokens and descriptions are chosen when a resource is created, and AWS lets nobody change them. So they prove more than
+// tags, which anybody with permission to tag resources can set on other people's resources.
 
-// Name is the name of what Berth creates for the cluster under a name that distinguishes its file systems, such as "efs".
+// Name returns the name of resources that Berth creates for the cluster. The given name, such as "efs", distinguishes its file systems.
 func (c Cluster) Name(name string) string { return string(c) + "-" + name }
 
-// FileSystemToken is the creation token of a file system that Berth creates for the cluster.
+// FileSystemToken returns the creation token of a file system that Berth creates for the cluster.
 func (c Cluster) FileSystemToken(name string) string { return shortened("berth-" + c.Name(name)) }
 
-// PointToken is the token of an access point that Berth creates for a directory of a file system.
+// PointToken returns the token of an access point that Berth creates for a directory of a file system.
 func PointToken(fileSystem, path string) string { return shortened("berth-" + fileSystem + path) }
 
-// GroupDescription is the description of a security group that Berth creates for the cluster.
+// GroupDescription returns the description of a security group that Berth creates for the cluster.
 func (c Cluster) GroupDescription() string {
 	return "Mount targets of EFS for the nodes of cluster " + string(c)
 }
 
 // CreatedFileSystem reports whether a file system with a creation token and a tag Name was created for the cluster. The tag is needed only
-// to compute shortened tokens of long IDs: nobody else's token becomes the cluster's by it.
+// to compute shortened tokens of long IDs: it does not make anybody else's token the cluster's.
 func (c Cluster) CreatedFileSystem(token, nameTag string) bool {
 	if strings.HasPrefix(token, "berth-"+c.Name("")) {
 		return true

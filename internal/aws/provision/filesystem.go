@@ -32,7 +32,7 @@ func (c creator) fileSystem(ctx context.Context) (string, error) {
 		switch found, err = c.findFileSystem(ctx, token); {
 		case err != nil:
 			return true, err
-		case found == nil: // a file system of the token that is being deleted is gone now
+		case found == nil: // a file system with the token that was being deleted is gone now
 			_, err := c.EFS.CreateFileSystem(ctx, &efs.CreateFileSystemInput{
 				CreationToken: &token, Encrypted: aws.Bool(true), PerformanceMode: efstypes.PerformanceModeGeneralPurpose, ThroughputMode: efstypes.ThroughputModeElastic,
 				Tags: efsTags(c.tags(nil)),
@@ -51,8 +51,8 @@ func (c creator) fileSystem(ctx context.Context) (string, error) {
 	return aws.ToString(found.FileSystemId), nil
 }
 
-// unlessExists is the result of a poll that has created a resource. If AWS says that it exists already, by an error of this code, the next
-// poll shows it.
+// unlessExists returns the result of a poll that has tried to create a resource. If AWS answers with this code, the resource exists
+// already, and the next poll shows it.
 func unlessExists(err error, code string) (done bool, _ error) {
 	switch {
 	case err == nil:
@@ -88,8 +88,7 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 		", without a replication or a lifecycle, and without a policy that allows others than this account more than to mount it", append(differencesOf(fs), differences...))
 }
 
-// differencesOf says how a file system differs from the request. Whoever has the key of another account can take all
-// data away.
+// differencesOf says how a file system differs from the request. Whoever controls the key of another account can take all data away.
 func differencesOf(fs efstypes.FileSystemDescription) (all []string) {
 	if !aws.ToBool(fs.Encrypted) {
 		all = append(all, "it is not encrypted")
@@ -169,7 +168,7 @@ func (c creator) mustHaveGroup(ctx context.Context, target efstypes.MountTargetD
 	id := aws.ToString(target.MountTargetId)
 	has, err := c.EFS.DescribeMountTargetSecurityGroups(ctx, &efs.DescribeMountTargetSecurityGroupsInput{MountTargetId: &id})
 	if code := client.CodeOf(err); code == "MountTargetNotFound" || code == "IncorrectMountTargetState" && target.LifeCycleState != efstypes.LifeCycleStateAvailable {
-		return nil // it has gone since it was listed, or is looked at again
+		return nil // it has gone since it was listed, or will be checked again
 	}
 	if err != nil {
 		return fmt.Errorf("reading the security groups of mount target %s: %w", id, err)
@@ -183,7 +182,7 @@ func (c creator) mustHaveGroup(ctx context.Context, target efstypes.MountTargetD
 	return c.mustBeAsAsked("mount target "+id, strings.TrimSpace("only the security group "+c.name()+" "+group), differences)
 }
 
-// findMountTargets returns the mount targets of a file system that nobody deletes, by zone.
+// findMountTargets returns the mount targets of a file system that are not being deleted, by zone.
 func (c creator) findMountTargets(ctx context.Context, fileSystem string) (map[string]efstypes.MountTargetDescription, error) {
 	found := map[string]efstypes.MountTargetDescription{}
 	for pages := efs.NewDescribeMountTargetsPaginator(c.EFS, &efs.DescribeMountTargetsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
@@ -200,7 +199,7 @@ func (c creator) findMountTargets(ctx context.Context, fileSystem string) (map[s
 	return found, nil
 }
 
-// awaitMountTarget waits until the mount target of a zone is available. One that is deleted has to be gone before another is created.
+// awaitMountTarget waits until the mount target of a zone is available. One that is being deleted must be gone before another is created.
 func (c creator) awaitMountTarget(ctx context.Context, fileSystem, zone, subnet, group string) (target efstypes.MountTargetDescription, err error) {
 	err = c.Poll(ctx, func(ctx context.Context) (bool, error) {
 		all, err := c.findMountTargets(ctx, fileSystem)

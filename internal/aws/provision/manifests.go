@@ -78,7 +78,7 @@ func (r Report) fileSystem() (string, error) {
 // id matches the IDs of file systems and access points.
 var id = regexp.MustCompile(`^fs(ap)?-[0-9a-f]{1,40}$`)
 
-// checkID returns an error unless an answer of AWS has an ID that can be in an object.
+// checkID returns an error unless an ID that AWS returned may be written into an object.
 func checkID(what, found string) error {
 	if id.MatchString(found) {
 		return nil

@@ -26,7 +26,7 @@ import (
 // nfs is the TCP port of mount targets.
 const nfs = 2049
 
-// Permissions are the permissions that Create needs. The creation of a mount target creates a network interface in the caller's name.
+// Permissions are the permissions that Create needs. AWS creates a mount target's network interface with the caller's permissions.
 var Permissions = []string{
 	"ec2:DescribeInstances", "ec2:DescribeSecurityGroups", "ec2:CreateSecurityGroup", "ec2:AuthorizeSecurityGroupIngress", "ec2:CreateTags",
 	"ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces", "ec2:DescribeNetworkInterfaceAttribute", "ec2:CreateNetworkInterface",
@@ -123,7 +123,7 @@ func Create(ctx context.Context, clients *client.Clients, request Request, dryRu
 // network describes the nodes' network.
 type network struct {
 	vpc string
-	// subnets has one subnet for each zone, without the zones in leftOut.
+	// subnets has one subnet for each zone, except the zones in leftOut.
 	subnets map[string]string
 	// leftOut are the zones that cannot have mount targets, with the reasons.
 	leftOut map[string]string
@@ -188,7 +188,7 @@ func (n network) mustHaveZone() error {
 	return fmt.Errorf("none of the zones with nodes can have a mount target: %s; add nodes in an Availability Zone of the region", strings.Join(why, "; "))
 }
 
-// name is the name of the security group, and of the file system.
+// name returns the name of the security group and of the file system.
 func (c creator) name() string { return c.Cluster.Name(c.Name) }
 
 // tags returns the tags of a resource.

@@ -53,7 +53,7 @@ func (c creator) securityGroup(ctx context.Context, nodes network) (string, erro
 	return aws.ToString(group.GroupId), nil
 }
 
-// findGroup returns the security group of the name, or nil.
+// findGroup returns the security group with the request's name, or nil.
 func (c creator) findGroup(ctx context.Context, vpc string) (*ec2types.SecurityGroup, error) {
 	found, err := c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{
 		{Name: aws.String("vpc-id"), Values: []string{vpc}}, {Name: aws.String("group-name"), Values: []string{c.name()}},

@@ -14,9 +14,9 @@ import (
 	"github.com/berth-csi/berth/internal/aws/client"
 )
 
-// settingDifferences says how the settings of an existing file system, which are no part of its description, differ from the request: its
-// replication, its policy and its lifecycle. Whoever has made the file system may have given it a replication that copies all data
-// elsewhere, or a policy that lets others in.
+// settingDifferences says how an existing file system differs from the request in settings that AWS describes separately: its replication,
+// its policy and its lifecycle. Whoever has made the file system may have given it a replication that copies all data elsewhere, or a
+// policy that lets others in.
 func (c creator) settingDifferences(ctx context.Context, fs efstypes.FileSystemDescription) (all []string, _ error) {
 	replications, err := c.EFS.DescribeReplicationConfigurations(ctx, &efs.DescribeReplicationConfigurationsInput{FileSystemId: fs.FileSystemId})
 	if err != nil && client.CodeOf(err) != "ReplicationNotFound" {
@@ -35,7 +35,7 @@ func (c creator) settingDifferences(ctx context.Context, fs efstypes.FileSystemD
 		all = append(all, policyDifferences(aws.ToString(policy.Policy), aws.ToString(fs.OwnerId))...)
 	}
 	if fs.NumberOfMountTargets > 0 {
-		return all, nil // It is in use, and its administrators choose where its files lie, which changes only their costs.
+		return all, nil // it is in use, and its administrators choose where its files are stored, which changes only their costs
 	}
 	lifecycle, err := c.EFS.DescribeLifecycleConfiguration(ctx, &efs.DescribeLifecycleConfigurationInput{FileSystemId: fs.FileSystemId})
 	if err != nil {
@@ -66,7 +66,7 @@ func replicationDifferences(fileSystem string, r efstypes.ReplicationConfigurati
 	return all
 }
 
-// clientActions are the actions that a policy may allow: to mount, which without a policy everybody may who reaches a mount target.
+// clientActions are the actions that a policy may allow: to mount. Without a policy, everybody who reaches a mount target may do so.
 var clientActions = []string{"elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite", "elasticfilesystem:ClientRootAccess"}
 
 // words are one text or several in a policy.
@@ -81,7 +81,7 @@ func (w *words) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(w))
 }
 
-// principals are whom a statement is about: "*", or names by their kind.
+// principals are the principals of a statement: "*", or names by their kind.
 type principals []string
 
 func (p *principals) UnmarshalJSON(text []byte) error {
@@ -125,8 +125,8 @@ func (s *statements) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]statement)(s))
 }
 
-// policyDifferences says what a policy allows besides what everybody may do without one, and whom of other accounts it lets in. An
-// administrator may have narrowed who mounts the file system, as docs/reference/security.md advises: that is no difference.
+// policyDifferences says what a policy allows beyond clientActions, and whom from other accounts it lets in. An administrator may have
+// restricted who mounts the file system, as docs/reference/security.md advises: that is no difference.
 func policyDifferences(policy, account string) (all []string) {
 	var document struct{ Statement statements }
 	if err := json.Unmarshal([]byte(policy), &document); err != nil {

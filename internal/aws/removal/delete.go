@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/internal/aws/client"
 )
 
-// maxPolls is how often a resource is tried that is in use or not gone yet: for about ten minutes. Then the others follow. Mount targets
-// take some minutes to go, and their network interfaces hardly longer.
+// maxPolls is the maximum number of attempts for a resource that is in use or not gone yet, in about ten minutes. Then Delete continues
+// with the others. Mount targets take some minutes to disappear, and their network interfaces hardly longer.
 const maxPolls = 120
 
 // Delete deletes the resources in inventory.Delete, and waits until they are gone. If one cannot be deleted, or stays in use, it deletes
@@ -53,8 +53,8 @@ type deletion struct {
 	errs   []error
 }
 
-// each tries something with resources until it is done with each, or has tried maxPolls times, or ctx ends. It returns the resources with
-// which it has succeeded. doing says with %s what is tried with a resource.
+// each calls try for all resources until each is done, but at most maxPolls times, or until ctx ends. It returns the resources for which
+// try has succeeded. doing describes an attempt, with %s for the resource.
 func (d *deletion) each(ctx context.Context, all []Resource, doing string, try func(context.Context, Resource) (done bool, err error)) (succeeded []Resource) {
 	fail := func(r Resource, err error) {
 		d.failed, d.errs = append(d.failed, r), append(d.errs, fmt.Errorf(doing+": %w", r, err))
@@ -198,7 +198,7 @@ func (d *deletion) request(ctx context.Context, r Resource) (done bool, err erro
 	}
 }
 
-// isGone is done if a resource is gone.
+// isGone is done if a resource is gone, or if AWS reports another error.
 func (d *deletion) isGone(ctx context.Context, r Resource) (done bool, err error) {
 	do := actions[r.Kind]
 	switch err := do.read(ctx, d.Clients, r.ID); {

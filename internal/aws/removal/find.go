@@ -28,10 +28,10 @@ const (
 // but not this one.
 const GroupTag = "berth-csi.io/mount-targets"
 
-// pageSize is how many volumes, snapshots and security groups a request lists.
+// pageSize is the maximum number of volumes, snapshots or security groups in one answer.
 const pageSize = 500
 
-// Permissions are the permissions that Find and Delete need. The deletion of a mount target deletes its network interface in the caller's name.
+// Permissions are the permissions that Find and Delete need. AWS deletes a mount target's network interface with the caller's permissions.
 var Permissions = append([]string{
 	"ec2:DeleteVolume", "ec2:DeleteSnapshot", "ec2:DeleteSecurityGroup", "ec2:DeleteNetworkInterface",
 	"elasticfilesystem:DeleteAccessPoint", "elasticfilesystem:DeleteMountTarget", "elasticfilesystem:DeleteFileSystem",
@@ -44,8 +44,8 @@ var PermissionsToFind = []string{
 	"elasticfilesystem:DescribeMountTargetSecurityGroups", "ec2:DescribeNetworkInterfaceAttribute",
 }
 
-// Find lists the resources with the cluster's tags. It keeps those that were not created for the cluster, unless trusted has the ID of the
-// resource or, for an access point, of its file system.
+// Find lists the resources with the cluster's tags. It marks resources that were not created for the cluster as kept, unless trusted has
+// the ID of the resource or, for an access point, of its file system.
 func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluster, trusted ...string) (*Inventory, error) {
 	if err := cluster.Check(); err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func (c finder) accessPoints(ctx context.Context) (map[string][]efstypes.AccessP
 	return found, nil
 }
 
-// fileSystem returns a file system, its access points and its mount targets, if the cluster's tags concern them. A file system with
-// a kept access point is kept, because its deletion would also delete the access point.
+// fileSystem returns a file system, its access points and its mount targets if it has the cluster's tag, or else only its access points
+// that have the tag. A file system with a kept access point is kept, because its deletion would also delete the access point.
 func (c finder) fileSystem(ctx context.Context, cluster prover, fs efstypes.FileSystemDescription, points []efstypes.AccessPointDescription) ([]Resource, error) {
 	id := aws.ToString(fs.FileSystemId)
 	claim := cluster.Of(client.EFSTags(fs.Tags))
@@ -213,7 +213,7 @@ func (c finder) keepGroups(ctx context.Context, all []Resource) error {
 	return nil
 }
 
-// groupsOf returns the security groups of a mount target. One that is not complete or gone has none.
+// groupsOf returns the security groups of a mount target. A mount target that is gone or not complete has none.
 func (c finder) groupsOf(ctx context.Context, target string) ([]string, error) {
 	found, err := c.EFS.DescribeMountTargetSecurityGroups(ctx, &efs.DescribeMountTargetSecurityGroupsInput{MountTargetId: &target})
 	switch code := client.CodeOf(err); {

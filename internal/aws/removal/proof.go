@@ -13,12 +13,11 @@ import (
 	"github.com/berth-csi/berth/internal/aws/ownership"
 )
 
-// Whoever may set tags, but delete nothing, can give somebody else's resource the cluster's tags. So Find also compares what was chosen
-// when the resource was created, and cannot be changed. Volumes have nothing of the kind: of them, AWS shows nothing but tags that says
-// who created them.
+// Whoever may set tags, but delete nothing, can give somebody else's resource the cluster's tags. So Find also checks properties that were
+// chosen when the resource was created, and that nobody can change. Volumes have no such property: only their tags say who created them.
 
-// drivers matches the tokens of access points that EFS drivers create: the name of the volume, or a hash where a StorageClass has volumes
-// share an access point. The AWS CLI, its console and Terraform choose others.
+// drivers matches the tokens of access points that EFS drivers create: the name of the volume, or a hash if a StorageClass makes volumes
+// share an access point. The AWS CLI, AWS's console and Terraform choose other tokens.
 var drivers = regexp.MustCompile(`^(pvc-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64})$`)
 
 // snapshotDescription is the description that the EBS driver gives to a snapshot of a volume.
@@ -31,7 +30,7 @@ type prover struct {
 	trusted []string
 }
 
-// unproven says why a resource is kept of which only the tags say that it is the cluster's. An administrator can believe them with id.
+// unproven says why a resource is kept if only its tags say that it is the cluster's. It returns "" if trusted has id.
 func (p prover) unproven(id, found, want string) string {
 	if slices.Contains(p.trusted, id) {
 		return ""
@@ -48,8 +47,8 @@ func (p prover) fileSystem(fs efstypes.FileSystemDescription) string {
 	return p.unproven(aws.ToString(fs.FileSystemId), fmt.Sprintf("the creation token %q", token), fmt.Sprintf("%q, with which berth aws create begins", p.FileSystemToken("")))
 }
 
-// accessPoint says why an access point with the cluster's tag is kept, or "". Drivers of all clusters create access points alike: of one in
-// a file system that was not created for the cluster, only the tag tells which cluster it is of.
+// accessPoint says why an access point with the cluster's tag is kept, or "". Drivers of all clusters create access points alike: in a file
+// system that was not created for the cluster, only the tag says which cluster an access point belongs to.
 func (p prover) accessPoint(point efstypes.AccessPointDescription, inOurs bool) string {
 	token, fs, path := aws.ToString(point.ClientToken), aws.ToString(point.FileSystemId), ""
 	if point.RootDirectory != nil {

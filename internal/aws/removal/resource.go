@@ -32,7 +32,7 @@ type Resource struct {
 	FileSystem string `json:"fileSystem,omitempty"`
 	// Bytes is the amount of stored data. For volumes and snapshots, it is the size of the volume.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Kept says why it is not deleted. It is empty if it is deleted.
+	// Kept says why the resource is not deleted. It is empty for resources to delete.
 	Kept string `json:"kept,omitempty"`
 }
 

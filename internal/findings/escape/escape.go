@@ -141,7 +141,7 @@ func isCommand(text string) bool {
 	return strings.HasPrefix(bracket, "[")
 }
 
-// IsCommand reports whether a CI system takes a line of a log for a command. A carriage return ends a line for some.
+// IsCommand reports whether a CI system takes a line of a log for a command. Some CI systems end a line at a carriage return.
 func IsCommand(line string) bool {
 	for part := range strings.SplitSeq(line, "\r") {
 		part = strings.TrimLeftFunc(part, unicode.IsSpace)

@@ -47,8 +47,8 @@ func DOT(text string) string { return `"` + dotSpecial.Replace(Visible(Short(tex
 // mermaidNames are the entities of Mermaid that are easier to read than numbers.
 var mermaidNames = map[rune]string{'"': "quot", '<': "lt", '>': "gt", '&': "amp"}
 
-// Mermaid returns text for a Mermaid string, without quotes, or for a comment. It replaces everything that Mermaid,
-// or Markdown in its strings, might interpret by entities.
+// Mermaid returns text for a Mermaid string, without quotes, or for a comment. It uses entities for everything that Mermaid, or Markdown in
+// its strings, might interpret.
 func Mermaid(text string) string {
 	var shown strings.Builder
 	for _, r := range Visible(Short(text, valueLimit)) {

@@ -12,9 +12,9 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9_/][A-Za-z0-9_@%+=:,./-]*$`)
 // wordLimit is the maximum number of characters of a word in a command. Names and UIDs are shorter.
 const wordLimit = 512
 
-// Command returns a command for a POSIX shell, for readers of a message to run. Each %s in it stands for one untrusted word,
-// in order. Such a word can neither end the command nor begin another one, and it is never an option: a placeholder, with
-// which the command fails, replaces words that look like one.
+// Command returns a command for a POSIX shell, for readers of a message to run. Each %s in it stands for one untrusted word, in order. Such
+// a word can neither end the command nor begin another one, and it is never an option: a placeholder, which makes the command fail,
+// replaces words that look like an option.
 func Command(command string, words ...string) string {
 	parts := strings.Split(command, "%s")
 	if len(parts) != len(words)+1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/internal/boundedyaml"
 )
 
-// YAML returns JSON as YAML, with the same data. Strings with characters that are invisible, or that a CI system could take for a command, are
-// written on one line, with escapes. YAML breaks other strings into lines.
+// YAML returns JSON as YAML, with the same data. Strings with characters that are invisible, or that a CI system could take for a command,
+// are written on one line, with escapes. Other strings are broken into lines.
 func YAML(report []byte) ([]byte, error) {
 	report = []byte(asInYAML(VisibleJSON(report)))
 	text, err := boundedyaml.FromJSON(report)
@@ -38,8 +38,8 @@ func YAML(report []byte) ([]byte, error) {
 	}), nil
 }
 
-// placeholder is in the place of a quoted string while the others are written. No other string is written like that, because all that have
-// this prefix are quoted.
+// placeholder matches the text in place of a quoted string while the other strings are written. No other string has such a text, because
+// all strings with this prefix are quoted.
 var placeholder = regexp.MustCompile(`"` + prefix + `([0-9]+)"`)
 
 const prefix = "quoted by berth "
@@ -49,12 +49,12 @@ func needsQuotes(text string) bool {
 	return strings.Contains(text, "::") || strings.Contains(text, "##")
 }
 
-// quote replaces the strings that need quotes by placeholders, and appends them as they are written. The others keep the quotes of JSON.
+// quote replaces the strings that need quotes by placeholders, and appends their quoted form to quoted. The others keep the quotes of JSON.
 func quote(node *boundedyaml.Node, quoted *[]string) {
 	if node.Kind != boundedyaml.ScalarNode {
-		node.Style = 0 // not the one of JSON, with braces
+		node.Style = 0 // not JSON's style, with braces
 	}
-	if node.Kind == boundedyaml.MappingNode { // ordered as boundedyaml.FromJSON does it
+	if node.Kind == boundedyaml.MappingNode { // in the order of boundedyaml.FromJSON
 		pairs := slices.Collect(slices.Chunk(node.Content, 2))
 		slices.SortStableFunc(pairs, func(a, b []*boundedyaml.Node) int { return strings.Compare(a[0].Value, b[0].Value) })
 		node.Content = slices.Concat(pairs...)
@@ -85,6 +85,6 @@ func quotedYAML(text string) string {
 	var written bytes.Buffer
 	encoder := json.NewEncoder(&written)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // no string is an error
+	_ = encoder.Encode(text) // never fails for a string
 	return strings.TrimSuffix(asInYAML(VisibleJSON(written.Bytes())), "\n")
 }

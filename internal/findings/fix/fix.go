@@ -26,8 +26,8 @@ type File struct {
 	Fixed []*findings.Finding
 }
 
-// Of returns the corrected files, by name. If edits overlap, the first finding's count. It fails if a file cannot be read, or has
-// changed since its check.
+// Of returns the corrected files, by name. If edits of several findings overlap, only the first finding's edits are made. It fails if a
+// file cannot be read, or has changed since its check.
 func Of(found []*findings.Finding, read func(name string) ([]byte, error)) (files []File, err error) {
 	byFile := map[string][]*findings.Finding{}
 	for _, f := range found {
@@ -133,8 +133,8 @@ func create(root *os.Root, name string, text []byte, mode os.FileMode) error {
 // context is the number of lines around a change in a diff.
 const context = 3
 
-// Diff returns the change as a unified diff for git apply and patch -p1. The diff has lines of the file as they are, so it fails if
-// one of them is a command of a CI system, which would run it when it logs the diff.
+// Diff returns the change as a unified diff for git apply and patch -p1. The diff has lines of the file as they are, so Diff fails if one
+// of them is a command of a CI system: the system would run it when it logs the diff.
 func (f File) Diff() (string, error) {
 	before, after := lines(f.Before), lines(f.After)
 	name := escape.Line(strings.TrimPrefix(filepath.ToSlash(f.Name), "/"))
@@ -160,8 +160,8 @@ type span struct{ begin, end, newBegin, newEnd int }
 // hunk holds spans that share context.
 type hunk []span
 
-// differing returns the differences between two texts. Edits change or add single lines, so a difference ends at the next two equal
-// lines.
+// differing returns the differences between two texts. Edits change or add single lines, so a difference ends at the next line that both
+// texts have.
 func differing(before, after []string) (all []span) {
 	i, j := 0, 0
 	for i < len(before) || j < len(after) {
@@ -218,7 +218,7 @@ func (h hunk) write(text *strings.Builder, before, after []string) {
 	write(text, " ", before[at:end])
 }
 
-// numbers are the first line and the number of lines in the head of a hunk.
+// numbers returns the first line and the number of lines for the head of a hunk.
 func numbers(begin, end int) string {
 	if begin == end {
 		return fmt.Sprintf("%d,0", begin)

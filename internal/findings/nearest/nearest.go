@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// lengthLimit is the number of characters from which names are not compared. It bounds the cost for names that others have
-	// chosen.
+	// lengthLimit is the maximum length of names that are compared. It bounds the cost for names that others have chosen.
 	lengthLimit = 64
 	// nameLimit is the number of names in a hint.
 	nameLimit = 3

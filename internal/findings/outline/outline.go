@@ -65,7 +65,7 @@ func (m Medium) Render(lines []Line, level int) string {
 	return text.String()
 }
 
-// The lengths of lists in reports. JSON has everything.
+// The maximum lengths of lists in reports. JSON has all entries.
 const (
 	namesLimit = 8
 	linesLimit = 30

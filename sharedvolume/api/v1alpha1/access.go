@@ -88,7 +88,7 @@ const ConditionEffective = "Effective"
 // SharedVolumeGrantStatus says which namespace a grant is for.
 type SharedVolumeGrantStatus struct {
 	// NamespaceUID is the metadata.uid of the namespace that the grant is for. A later namespace of the
-	// same name has another one.
+	// same name has another UID.
 	//
 	// +optional
 	NamespaceUID string `json:"namespaceUID,omitempty"`

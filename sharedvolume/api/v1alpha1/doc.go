@@ -13,6 +13,6 @@ package v1alpha1
 
 //go:generate go tool -modfile=../../../hack/tools/go.mod controller-gen object crd:headerFile=header.yaml.txt paths=. output:crd:dir=../../../drivers/efs/assets/crd
 
-// The default status of a SharedVolume has a condition without a time, since nothing has happened yet; metav1.Condition requires one.
+// A SharedVolume's default status has a condition without a time, because nothing has happened yet, so the CRD must not require the time.
 //go:generate sed -i.tmp "/^ *- lastTransitionTime$/d" ../../../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml
 //go:generate rm ../../../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml.tmp

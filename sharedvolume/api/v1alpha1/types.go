@@ -96,8 +96,9 @@ type SharedVolumeStatus struct {
 	ClaimRef corev1.TypedLocalObjectReference `json:"claimRef,omitzero"`
 
 	// Phase is one of Pending (the claim and the volume are being created and bound), Ready (pods can
-	// use the claim; whether AWS has the file system, the condition FileSystemAvailable says), Deleting (the claim or the volume still exists), and Failed (a person must
-	// resolve the problem that the message describes).
+	// use the claim; the condition FileSystemAvailable says whether AWS has the file system), Deleting
+	// (the claim or the volume still exists), and Failed (a person must resolve the problem that the
+	// message describes).
 	//
 	// +optional
 	Phase Phase `json:"phase,omitempty"`

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/fbc"
-	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/drivers/manila"
@@ -87,19 +86,25 @@ const longest = time.Second
 func moveByEach(t *testing.T, start func(*testing.T, *movedDriver, map[string]string)) {
 	needAll(t)
 	programs := olmv1.Images(t)
-	for applier, features := range map[string][]string{"helm": nil, "boxcutter": {string(featuregates.Boxcutter)}} {
+	for applier, gates := range map[string]featuregates.Set{ // the Subscription has spec.config
+		"helm":      {featuregates.DeploymentConfig: true},
+		"boxcutter": {featuregates.DeploymentConfig: true, featuregates.Boxcutter: true},
+	} {
 		t.Run(applier, func(t *testing.T) {
-			m := &movedDriver{extended: &extended{watch: &watch{}}, gates: featuregates.Set{featuregates.Boxcutter: features != nil}}
+			m := &movedDriver{extended: &extended{watch: &watch{}}, gates: gates}
+			var features []string
+			for gate := range gates {
+				features = append(features, string(gate))
+			}
 			start(t, m, programs)
 			m.accounts = ofOLM(m.Driver)
-			m.olm = olmv1.Start(t, m.Cluster, olmv1.Options{Features: features})
+			m.olm = olmv1.Start(t, m.Cluster, olmv1.Options{Features: features, Experimental: true})
 			made := release.Build(t, m.Driver)
 			bundles := map[string]string{m.csvOf("1.0.0").Name: made.Bundles[0]}
-			m.olm.AddCatalog("berth", made.Catalog, m.Driver.Package.Name, bundles)
+			config := m.olm.AddCatalog("berth", made.Catalog, m.Driver.Package.Name, bundles)
 			var err error
-			if m.catalog, err = rules.Load(t.Context(), made.Catalog); err != nil {
-				t.Fatal(err)
-			}
+			m.catalog, _, err = fbc.Parse("berth", &config)
+			require.NoError(t, err)
 			m.AwaitReady(t)
 			before := m.observe(t)
 			m.run(t, []step{

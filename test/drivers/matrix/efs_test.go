@@ -231,7 +231,6 @@ func testEFS(t *testing.T, version efsVersion) {
 	t.Run("first_consumer", bed.testFirstConsumer)
 	t.Run("without_metadata", bed.testWithoutMetadata)
 	t.Run("metrics", bed.CheckMetrics)
-	t.Run("changed_secret", bed.testChangedSecret)
 	t.Run("restarts", bed.CheckNoRestarts)
 	t.Run("permissions", func(t *testing.T) {
 		accounts.Check(t, bed.Cluster, driver.Driver, bed.DriverNamespace(), version.unexercised)
@@ -241,6 +240,7 @@ func testEFS(t *testing.T, version efsVersion) {
 	}
 	t.Run("cross_account", bed.testCrossAccount)
 	t.Run("STS", func(t *testing.T) { testEFSWithTokens(t, version) })
+	t.Run("changed_secret", bed.testChangedSecret)
 }
 
 // testCrossAccount uses a file system of another account, as the documentation says. Only a role of that account sees it.
@@ -304,7 +304,8 @@ func (b efsBed) testWithoutMetadata(t *testing.T) {
 }
 
 // testChangedSecret puts a program into the Secret with the credentials of the privileged pods, while they run and then before they start. The
-// file that the AWS SDK reads in them names no program, although the kubelet has updated the Secret's own file there.
+// file that the AWS SDK reads in them names no program, although the kubelet has updated the Secret's own file there. Administrators manage
+// the Secret: otherwise the cloud credential operator would restore it.
 func (b efsBed) testChangedSecret(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Driver.CSIName}}
@@ -312,7 +313,8 @@ func (b efsBed) testChangedSecret(t *testing.T) {
 		t.Helper()
 		require.NoError(t, b.Client().Patch(t.Context(), custom, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"managementState":%q}}`, state))))
 	}
-	b.AwaitReady(t)
+	mode := fmt.Appendf(nil, `{"spec":{"credentialsMode":%q}}`, operatorv1.CloudCredentialsModeManual)
+	require.NoError(t, b.Client().Patch(t.Context(), &operatorv1.CloudCredential{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}, client.RawPatch(types.MergePatchType, mode)))
 	// Otherwise the operator replaces the pods as soon as the Secret changes.
 	manage(operatorv1.Unmanaged)
 	cluster.Eventually(t, testbed.Limit, "the operator to leave the driver alone", func(ctx context.Context) error {
@@ -324,6 +326,7 @@ func (b efsBed) testChangedSecret(t *testing.T) {
 		}
 		return nil
 	})
+	b.AwaitReady(t)
 	secret := &corev1.Secret{}
 	require.NoError(t, b.Client().Get(t.Context(), client.ObjectKey{Namespace: b.DriverNamespace(), Name: driver.Driver.Secrets[1]}, secret))
 	before, pods := secret.Data["credentials"], b.DriverPods(t)
@@ -357,7 +360,7 @@ func (b efsBed) mustStartNothing(t *testing.T, pods []corev1.Pod, credentials []
 	pods = nodePods(pods)
 	require.Lenf(t, pods, len(testbed.Nodes), "there are %d node pods, want one on each node", len(pods))
 	for _, pod := range pods {
-		process, err := b.ContainerProcess(&pod, "csi-driver")
+		process, err := b.ContainerProcess(&pod, "efs-plugin")
 		require.NoError(t, err)
 		cluster.Eventually(t, testbed.Limit, "the kubelet to update the Secret in pod "+pod.Name, func(context.Context) error {
 			found, err := os.ReadFile(filepath.Join(process, "root/var/run/aws-secret/credentials"))

@@ -4,5 +4,5 @@ package store
 
 import "os"
 
-// checkOwn accepts any folder: elsewhere, a user's folders have lists of who may write there, which the system made.
+// checkOwn accepts any folder: systems other than Unix create access control lists for a user's folders.
 func checkOwn(*os.Root) error { return nil }

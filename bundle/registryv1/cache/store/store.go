@@ -126,7 +126,7 @@ func (s *Store) Keep(name string, content []byte) {
 
 // write writes a file so that readers see all of it or nothing.
 func write(root *os.Root, name string, content []byte) (err error) {
-	// A name of its own: another process may be writing the same.
+	// A name of its own: another process may be writing the same content.
 	staged := fmt.Sprintf("%s%d-%s", unfinished, os.Getpid(), name)
 	defer func() {
 		if err != nil {
