@@ -295,6 +295,7 @@ func (in *input) readOffered(ctx context.Context, catalogs []*prediction.Cluster
 		if b == nil {
 			continue
 		}
+		in.properties = b.Properties
 		read, err := in.request.Content(ctx, b)
 		if err != nil {
 			return err

@@ -8,11 +8,13 @@ import (
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
@@ -41,6 +43,7 @@ const (
 	olmV0APIs         = "olm-v0-apis"         // the operator works without OLM v0's APIs; can be accepted
 	conversion        = "conversion-webhook"  // no API has a conversion webhook, which OLM v0 would remove with the version
 	webhooks          = "webhooks"            // the bundle has no webhooks
+	operatorPods      = "operator-pods"       // OLM v1 changes nothing for which the operator's own pods restart
 	unknownObjects    = "unknown-objects"     // all objects of the bundle are known
 	foreignObjects    = "foreign-objects"     // all objects that OLM v1 takes over belong to this operator
 	differentContent  = "different-content"   // the version has the same content in the catalog of OLM v1
@@ -67,7 +70,7 @@ func (in *input) checks() (found migrate.Checks) {
 		all = append(all, in.checkDependents, in.checkNeeds, in.checkConfig, in.checkCondition, in.checkAPIs, in.checkWebhooks, in.checkExisting)
 	}
 	if in.now != nil && in.version() != nil {
-		all = append(all, in.checkObjects, in.checkContent, in.checkNow, in.checkChannel, in.checkThen, in.checkAccepted)
+		all = append(all, in.checkObjects, in.checkContent, in.checkPods, in.checkNow, in.checkChannel, in.checkThen, in.checkAccepted)
 	}
 	for _, check := range all {
 		found = append(found, check()...)
@@ -437,6 +440,28 @@ func (in *input) checkContent() migrate.Checks {
 	}
 	return migrate.Refuse(differentContent, "have OLM v1 use the catalog that the Subscription uses: create a ClusterCatalog of its image, and name it with --catalog",
 		"the catalog of OLM v1 has a %s whose Deployments or permissions differ from those that are installed", in.version().Name)
+}
+
+// derived are the types of properties that opm makes from a bundle's manifests and dependencies.
+var derived = []string{property.TypePackage, property.TypeGVK, property.TypePackageRequired, property.TypeGVKRequired, property.TypeConstraint}
+
+// checkPods warns of a change of the operator's pods: OLM v1 annotates them with what metadata/properties.yaml has, and OLM v0 does not.
+func (in *input) checkPods() migrate.Checks {
+	var known []property.Property
+	_ = json.Unmarshal([]byte(in.version().Annotations["olm.properties"]), &known) // OLM v1 refuses a bundle with a malformed one
+	var added []string
+	for _, p := range in.properties {
+		isKnown := slices.ContainsFunc(known, func(k property.Property) bool { return k.Type == p.Type })
+		if !isKnown && !fbc.IsPayload(p.Type) && !slices.Contains(derived, p.Type) {
+			added = append(added, p.Type)
+		}
+	}
+	if len(added) == 0 {
+		return nil
+	}
+	slices.Sort(added)
+	return migrate.Warn(operatorPods, "move it when the operator may restart", "the operator's own pods restart once: OLM v1 adds to them the annotation olm.properties, with what the bundle's metadata/properties.yaml has: %s",
+		strings.Join(slices.Compact(added), ", "))
 }
 
 // checkNow checks that OLM v1 takes exactly the installed version.

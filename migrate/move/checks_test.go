@@ -11,6 +11,7 @@ import (
 	"github.com/operator-framework/api/pkg/lib/version"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -252,6 +253,9 @@ func TestChecks(t *testing.T) {
 			csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec = appsv1.DeploymentSpec{Replicas: new(int32(2))}
 			in.offered = &refusal.Bundle{CSV: csv}
 		}, differentContent, findings.Refused, "differ"},
+		{"a property of its own", func(in *input) {
+			in.properties = []property.Property{property.MustBuildPackage("boat", "1.0.0"), {Type: "olm.maxOpenShiftVersion", Value: []byte(`"5.0"`)}}
+		}, operatorPods, findings.Warning, "metadata/properties.yaml has: olm.maxOpenShiftVersion"},
 		{"no catalog has the version", func(in *input) {
 			in.now = &prediction.Prediction{Reaction: prediction.Refused, Why: []prediction.Reason{{Code: prediction.NoBundle, What: "no bundle"}}}
 		}, string(prediction.NoBundle), findings.Refused, "no bundle"},

@@ -9,6 +9,7 @@ import (
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,8 @@ type input struct {
 	known  bool
 	// offered is the bundle in OLM v1's catalog, or nil if it is unknown.
 	offered *refusal.Bundle
+	// properties are the properties of the bundle in OLM v1's catalog.
+	properties []property.Property
 	// present are objects that OLM v1 will make but that exist already, and generated the permissions and certificates made by OLM v0.
 	present   []present
 	generated []Object
