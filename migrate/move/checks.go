@@ -445,7 +445,7 @@ func (in *input) checkContent() migrate.Checks {
 // derived are the types of properties that opm makes from a bundle's manifests and dependencies.
 var derived = []string{property.TypePackage, property.TypeGVK, property.TypePackageRequired, property.TypeGVKRequired, property.TypeConstraint}
 
-// checkPods warns of a change of the operator's pods: OLM v1 annotates them with what metadata/properties.yaml has, and OLM v0 does not.
+// checkPods warns of a change of the operator's pods: OLM v1 annotates them with the properties of metadata/properties.yaml, and OLM v0 does not.
 func (in *input) checkPods() migrate.Checks {
 	var known []property.Property
 	_ = json.Unmarshal([]byte(in.version().Annotations["olm.properties"]), &known) // OLM v1 refuses a bundle with a malformed one
@@ -460,7 +460,7 @@ func (in *input) checkPods() migrate.Checks {
 		return nil
 	}
 	slices.Sort(added)
-	return migrate.Warn(operatorPods, "move it when the operator may restart", "the operator's own pods restart once: OLM v1 adds to them the annotation olm.properties, with what the bundle's metadata/properties.yaml has: %s",
+	return migrate.Warn(operatorPods, "move it when the operator may restart", "the operator's own pods restart once: OLM v1 adds to them the annotation olm.properties, with properties of the bundle's metadata/properties.yaml: %s",
 		strings.Join(slices.Compact(added), ", "))
 }
 

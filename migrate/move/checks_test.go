@@ -255,7 +255,7 @@ func TestChecks(t *testing.T) {
 		}, differentContent, findings.Refused, "differ"},
 		{"a property of its own", func(in *input) {
 			in.properties = []property.Property{property.MustBuildPackage("boat", "1.0.0"), {Type: "olm.maxOpenShiftVersion", Value: []byte(`"5.0"`)}}
-		}, operatorPods, findings.Warning, "metadata/properties.yaml has: olm.maxOpenShiftVersion"},
+		}, operatorPods, findings.Warning, "metadata/properties.yaml: olm.maxOpenShiftVersion"},
 		{"no catalog has the version", func(in *input) {
 			in.now = &prediction.Prediction{Reaction: prediction.Refused, Why: []prediction.Reason{{Code: prediction.NoBundle, What: "no bundle"}}}
 		}, string(prediction.NoBundle), findings.Refused, "no bundle"},
