@@ -19,9 +19,10 @@ const (
 // summary and description describe berth, in one sentence and in several.
 const (
 	summary     = "Package, ship and move optional CSI drivers for OpenShift and OKD"
-	description = `Makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from,
-switches operators that are installed from one catalog to another, hands drivers over
-to the cluster storage operator, and says what is wrong with the drivers of a cluster.
+	description = `Builds, checks and mirrors the bundles and catalogs from which the Operator Lifecycle
+Manager (OLM) installs operators, and says what OLM will do with them. Moves operators of
+CSI drivers between catalogs, from OLM v0 to OLM v1, or to the cluster storage operator,
+and says what is wrong with the drivers of a cluster.
 `
 )
 

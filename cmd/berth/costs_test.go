@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -305,6 +306,32 @@ func TestSignals(t *testing.T) {
 	case <-time.After(10 * time.Second): // of a machine with much else to do
 		t.Errorf("it still computes")
 		_ = cmd.Process.Kill()
+	}
+}
+
+// TestInterruptedRequest: of a request that a signal ends, nothing is said but that.
+func TestInterruptedRequest(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"catalog mirror IMAGE oci:out", "catalog list packages IMAGE", "catalog graph IMAGE -o html"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			silent, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, silent.Close()) })
+			cmd := exec.CommandContext(t.Context(), itself(t), strings.Fields(strings.ReplaceAll(args, "IMAGE", silent.Addr().String()+"/tide/catalog:v1"))...)
+			cmd.Dir = t.TempDir()
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			require.NoError(t, cmd.Start())
+			asked, err := silent.Accept() // and never answered
+			require.NoError(t, err)
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+			exit := (*exec.ExitError)(nil)
+			require.ErrorAs(t, cmd.Wait(), &exit)
+			assert.NoError(t, asked.Close())
+			assert.Equal(t, exitFailed, exit.ExitCode())
+			assert.Regexp(t, `^berth: interrupted(: .*; the same command continues)?\n$`, stderr.String())
+		})
 	}
 }
 

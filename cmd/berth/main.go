@@ -75,6 +75,10 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitFine
 	}
+	if ctx.Err() != nil && !strings.Contains(err.Error(), "interrupted") { // what a library says of a canceled context is of no use
+		printError(root, errors.New("interrupted"))
+		return exitFailed
+	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.err != nil {
 			printError(root, explain(exit.err))
@@ -105,11 +109,11 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Package, ship and move optional CSI drivers for OpenShift and OKD",
-		Long: `berth makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from:
-a bundle for each version of a driver's operator, and catalogs of such bundles. And it switches an
-operator that is installed from one catalog to another, moves it from OLM v0 to OLM v1, or hands its driver over
-to the cluster storage operator. It also switches CSI migration on and off, and says what is wrong with the drivers
-of a cluster.
+		Long: `berth builds, checks, compares, mirrors and serves the bundles and catalogs from which the Operator
+Lifecycle Manager (OLM) installs any operator, and says what OLM will do with them. For optional CSI drivers, it
+makes the bundles. It switches an installed operator from one catalog to another, moves it from OLM v0 to OLM v1, or
+hands its driver over to the cluster storage operator. It also switches CSI migration on and off, and says what is
+wrong with the drivers of a cluster.
 
 Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth. Linked as kubectl_complete-berth or
 oc_complete-berth, it completes the plugin's arguments in a shell. Linked as opm, it has the commands of opm, and as
