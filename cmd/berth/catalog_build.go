@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -197,9 +198,10 @@ func (o *catalogBuild) options() (options build.Options, err error) {
 
 // areBundles reports whether arguments are folders of bundles, and not templates.
 func areBundles(args []string) (bundles bool, err error) {
-	count := 0
+	var folder, template string // the first ones
 	for _, arg := range args {
 		if arg == build.Stdin {
+			template = cmp.Or(template, arg)
 			continue
 		}
 		info, err := os.Stat(arg)
@@ -207,13 +209,15 @@ func areBundles(args []string) (bundles bool, err error) {
 			return false, fmt.Errorf("expected a template or a bundle folder: %w", err)
 		}
 		if info.IsDir() && (registryv1.IsFolder(arg) || !build.HasTemplates(arg)) {
-			count++
+			folder = cmp.Or(folder, arg)
+		} else {
+			template = cmp.Or(template, arg)
 		}
 	}
-	if count > 0 && count < len(args) {
-		return false, fmt.Errorf("some of %q are bundle folders and some are not; want templates only, or bundle folders only", args)
+	if folder != "" && template != "" {
+		return false, fmt.Errorf("%s is a bundle folder, and %s is not; want templates only, or bundle folders only", folder, template)
 	}
-	return count > 0, nil
+	return folder != "", nil
 }
 
 func (o *catalogBuild) fromBundles(cmd *cobra.Command, args []string, options build.Options) error {
@@ -221,7 +225,7 @@ func (o *catalogBuild) fromBundles(cmd *cobra.Command, args []string, options bu
 	defer stop()
 	for _, flag := range []string{"migrate-level", "openshift", "strand-nobody"} {
 		if cmd.Flags().Changed(flag) {
-			return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("--%s is for templates, and %q are bundle folders", flag, args)}
+			return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("--%s is for templates, and %s is a bundle folder; write a template that lists the folders", flag, args[0])}
 		}
 	}
 	config, err := build.Folders(cmd.Context(), args, build.Graph(o.updateGraph), options.Against)
