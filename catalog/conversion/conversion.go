@@ -96,10 +96,14 @@ func joined(faults []*findings.Finding) error {
 // withoutImage reports the bundles that carry their objects and have no image.
 func withoutImage(c *fbc.Catalog) (faults []*findings.Finding) {
 	for _, p := range c.Packages {
-		for _, b := range p.Bundles {
-			if b.Image == "" {
-				faults = append(faults, fbc.Fault(ruleImage, b.Span, nil, "bundle %q has no image, and carries its objects instead; push its image, and name that", b.Name).In(p.Name))
-			}
+		of := slices.DeleteFunc(slices.Clone(p.Bundles), func(b *fbc.Bundle) bool { return b.Image != "" })
+		switch len(of) {
+		case 0:
+		case 1:
+			faults = append(faults, fbc.Fault(ruleImage, of[0].Span, nil, "bundle %q has no image, and carries its objects instead; push its image with berth bundle image, and name that", of[0].Name).In(p.Name))
+		default:
+			faults = append(faults, fbc.Fault(ruleImage, of[0].Span, nil, "bundle %q and %d more have no image, and carry their objects instead; push their images with berth bundle image, and name those",
+				of[0].Name, len(of)-1).In(p.Name))
 		}
 	}
 	return faults

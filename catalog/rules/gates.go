@@ -158,10 +158,14 @@ func checkFormats(a *gateCheck, p *fbc.Package, report, warn report) {
 		if v.DescribesBundles() {
 			wanted, refused, what = refused, wanted, "describe bundles"
 		}
-		after := fmt.Sprintf(": catalogs for OpenShift %s %s, in properties of type %s; render them with %s", v, what, wanted, "berth catalog render")
+		catalogs := fmt.Sprintf(": catalogs for OpenShift %s %s, in properties of type %s; ", v, what, wanted)
 		konflux := a.Profile.Has(findings.Konflux)
 		for i, b := range p.Bundles {
 			index := slices.IndexFunc(b.Properties, func(p property.Property) bool { return p.Type == refused })
+			after := catalogs + "render them with berth catalog render"
+			if b.Image == "" {
+				after = catalogs + "push them with berth bundle image, and name the images"
+			}
 			switch {
 			case index >= 0 && !konflux && i > 0 && v.DescribesBundles():
 				unseen.add(b.Name, b.Span, propertyPath(index), "property of type "+refused, after)
