@@ -109,9 +109,9 @@ func moveByEach(t *testing.T, start func(*testing.T, *movedDriver, map[string]st
 			before := m.observe(t)
 			m.run(t, []step{
 				{"the operator moves to OLM v1", func(t *testing.T) { m.move(t, move.ToV1) }, func(t *testing.T) { m.mustBeAs(t, before) }},
-				{"a volume is created", func(t *testing.T) { m.Bound(t, m.claim(t, "with-olm-v1")) }, nil},
+				{"a volume is created", func(t *testing.T) { m.useVolume(t, "with-olm-v1") }, nil},
 				{"the operator moves back to OLM v0", func(t *testing.T) { m.move(t, move.ToV0) }, func(t *testing.T) { m.awaitInstalled(t, "1.0.0"); m.mustBeAs(t, before) }},
-				{"another volume is created", func(t *testing.T) { m.Bound(t, m.claim(t, "with-olm-v0")) }, nil},
+				{"another volume is created", func(t *testing.T) { m.useVolume(t, "with-olm-v0") }, nil},
 			})
 			for _, e := range m.journal {
 				if e.pause > longest {
@@ -128,6 +128,14 @@ func (m *movedDriver) claim(t *testing.T, name string) *corev1.PersistentVolumeC
 		m.namespace = m.Namespace(t)
 	}
 	return m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: name, Class: m.class, Mode: m.mode})
+}
+
+// useVolume makes a pod use a new volume. The class may wait for it.
+func (m *movedDriver) useVolume(t *testing.T, name string) {
+	t.Helper()
+	claim := m.claim(t, name)
+	m.Run(t, testbed.Pod{Name: name, Node: testbed.Nodes[0], Claim: claim})
+	m.Bound(t, claim)
 }
 
 // move is "berth move apply".
