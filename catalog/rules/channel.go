@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/catalog/fbc"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -155,8 +156,17 @@ func checkHead(s *subject, report report) {
 			report(c.Span, nil, "channel %q has no head: its entries replace or skip each other in a cycle, %s; expected one entry that no other replaces or skips",
 				c.Name, strings.Join(g.Cycle, " -> "))
 		case len(g.Heads) > 1:
-			report(c.Span, nil, "channel %q has %d heads, %s; expected one entry that no other replaces or skips%s",
-				c.Name, len(g.Heads), entryNames(g.Heads), headAdvice(s, g))
+			wrong := misspelt(s, g)
+			f := report(c.Span, nil, "channel %q has %d heads, %s; expected one entry that no other replaces or skips%s",
+				c.Name, len(g.Heads), entryNames(g.Heads), headAdvice(g, wrong))
+			if len(wrong) > 0 {
+				correct(f, c.Span, func(d document.Document) (edits []findings.Edit) {
+					for _, m := range wrong[:min(len(wrong), replacementLimit)] {
+						edits = append(edits, d.Replaced(append([]any{"entries", m.by.Index}, m.field...), m.meant)...)
+					}
+					return edits
+				})
+			}
 		}
 	}
 }
@@ -173,8 +183,8 @@ func entryNames(entries []*upgrade.Entry) string {
 const adviceHeads = 200
 
 // headAdvice says why a channel has several heads, and how to give it one.
-func headAdvice(s *subject, g *upgrade.Graph) string {
-	if wrong := misspelt(s, g); len(wrong) > 0 {
+func headAdvice(g *upgrade.Graph, wrong []misspelling) string {
+	if len(wrong) > 0 {
 		var said []string
 		for _, m := range wrong {
 			said = append(said, m.String())
