@@ -41,7 +41,7 @@ func (d Driver) withoutEffect(custom *operatorv1.ClusterCSIDriver) []string {
 	if len(fields) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("ClusterCSIDriver %s asks for what this driver does not have: nothing reads %s. Remove what has no effect.",
+	return []string{fmt.Sprintf("ClusterCSIDriver %s sets fields that have no effect for this driver: %s. Remove them.",
 		d.CSIName, strings.Join(fields, ", "))}
 }
 

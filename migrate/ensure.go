@@ -152,7 +152,7 @@ func (e Engine[P]) only(found []*Journal, r Request[P]) (*Journal, error) {
 	for _, j := range found {
 		names = append(names, j.Plan.GetOutline().Subject.String())
 	}
-	return nil, fmt.Errorf("%d journals match %s, of %ss %s; choose one with --namespace", len(found), r, e.Kind, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s has %d journals, for %ss %s; choose one with --namespace", r, len(found), e.Kind, strings.Join(names, ", "))
 }
 
 // inProgressError returns the error that a migration is in progress, with the commands that can be used now.

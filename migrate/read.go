@@ -68,7 +68,7 @@ func (e Engine[P]) checkSchema(text []byte, source string) error {
 func (e Engine[P]) checkSteps(p P) error {
 	want := e.steps(p)
 	if !slices.EqualFunc(p.GetOutline().Steps, want, func(a, b Step) bool { return a.Name == b.Name && a.NoReturn == b.NoReturn }) {
-		return errors.New("steps are not those of such a plan")
+		return errors.New("steps do not match the rest of the plan")
 	}
 	p.GetOutline().Steps = want
 	return nil

@@ -17,8 +17,8 @@ import (
 func (c *cycle) waitForOther(ctx context.Context, namespaces []string, other *leader.Holder) error {
 	klog.InfoS("Waiting: another operator manages the driver", "clusterCSIDriver", c.driver.CSIName, "pod", other.Pod, "lock", other.Lock)
 	if err := c.finder.ReportOtherOperator(ctx, fmt.Sprintf(
-		"the operator in pod %s manages the driver: it holds the lock %s in namespace %s. "+
-			"The driver is left to it until it is gone: delete its Subscription and its ClusterServiceVersion",
+		"another operator manages the driver: its pod, %s, holds the lock %s in namespace %s. "+
+			"This operator leaves the driver alone until the other operator is gone: delete the other operator's Subscription and ClusterServiceVersion",
 		other.Pod, other.Lock.Name, other.Lock.Namespace)); err != nil {
 		return err
 	}

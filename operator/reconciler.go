@@ -147,12 +147,12 @@ func (r *reconciler) remind(ctx context.Context) error {
 
 func (r *reconciler) reminder(ctx context.Context) string {
 	reminder := fmt.Sprintf("There is no ClusterCSIDriver %[1]s, so this operator neither installs the driver nor manages an existing one. "+
-		`To have it do so, run: echo '{"apiVersion": "operator.openshift.io/v1", "kind": "ClusterCSIDriver", "metadata": {"name": "%[1]s"}, `+
+		`To make it do so, run: echo '{"apiVersion": "operator.openshift.io/v1", "kind": "ClusterCSIDriver", "metadata": {"name": "%[1]s"}, `+
 		`"spec": {"managementState": "Managed"}}' | oc create -f -`, r.driver.CSIName)
 	if monitored, err := r.isMonitored(ctx); err != nil {
 		klog.ErrorS(err, "Failed to find out whether the operator's namespace is monitored", "namespace", r.operatorNamespace)
 	} else if !monitored {
-		reminder += fmt.Sprintf(". To also get alerts, have the cluster's monitoring read the metrics of this namespace, and of all operators in it: "+
+		reminder += fmt.Sprintf(". To also get alerts, make the cluster's monitoring read the metrics of this namespace, and of all operators in it: "+
 			"%s", escape.Command("oc label namespace %s %s", r.operatorNamespace, drivers.MonitoringLabel+"=true"))
 	}
 	return reminder

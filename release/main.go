@@ -64,7 +64,7 @@ func parse(args []string) (options, error) {
 	architectures := flags.String("architectures", strings.Join(oci.Architectures, ","), "architectures of the images")
 	flags.StringVar(&o.pins, "pins", "", "YAML `FILE` with lines IMAGE: PULLSPEC for images that are elsewhere, such as in a mirror")
 	flags.StringVar(&o.base, "must-gather-base", mustGatherBase, "`IMAGE` with bash, awk, sed and tar to build must-gather's image on")
-	flags.StringVar(&o.efsDriver, "efs-driver", "", "YAML `FILE` that says what to build the EFS driver's image of; without it, bundles name the image of others")
+	flags.StringVar(&o.efsDriver, "efs-driver", "", "YAML `FILE` that says how to build the EFS driver's image; without it, bundles name an image that others have built")
 	flags.StringVar(&o.output, "output", "bin/release", "`DIR` for programs and for artifacts that are not pushed")
 	flags.StringVar(&o.layout, "layout", "", "`DIR` to write all images to as well, in the OCI layout")
 	flags.StringVar(&o.key, "key", "", "`FILE` or URI of the key to sign with, as cosign takes it; COSIGN_PASSWORD has its password")

@@ -44,7 +44,7 @@ func (r *release) pinImages(ctx context.Context) error {
 			continue
 		}
 		if pinned != reference && !found {
-			r.say("  %s is %s today; a commit in which it is given by digest can be released again", reference, pinned)
+			r.say("  %s is %s today; for a repeatable release, commit the reference with this digest", reference, pinned)
 		}
 		r.pins[reference] = pinned
 	}

@@ -57,7 +57,7 @@ func newRelease(ctx context.Context, o options) (*release, error) {
 // run makes the release. Steps that can fail for a reason outside of this machine come before slow steps.
 func (r *release) run(ctx context.Context) error {
 	if r.source.modified {
-		r.say("there are changes that no commit has: nobody can build these images again")
+		r.say("there are uncommitted changes: nobody can build these images again")
 	}
 	for _, stage := range []struct {
 		about string

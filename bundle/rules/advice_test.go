@@ -57,7 +57,7 @@ var advised = []struct {
 	{"olm-api", tideCSV, "name: tides.sea.example.com, version", "name: tide.sea.example.com, version", `is called (\S+), and .*; expected (\S+)$`, replaceWith},
 	{"olm-version", tideCSV, "  version: 1.1.0\n", "", `has no spec.version; expected MAJOR.MINOR.PATCH`, add("  version: 1.1.0")},
 	{"olm-property", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"ebb\", \"version\": \"1.1.0\"}}]'\n", `its packageName is "(\w+)"; expected "(\w+)"`, replaceWith},
-	{"olm-property", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"tide\", \"version\": \"1.2.0\"}}]'\n", `which counts in catalogs, and spec.version is .*; remove the property, which OLM's tools add`, remove},
+	{"olm-property", tideCSV, "    categories: Storage\n", "    categories: Storage\n    olm.properties: '[{\"type\": \"olm.package\", \"value\": {\"packageName\": \"tide\", \"version\": \"1.2.0\"}}]'\n", `which counts in catalogs, and spec.version is .*; remove the property: OLM's tools add the right one`, remove},
 	{"olm-dependency", dependencies, `olm.gvk`, `olm.gkv`, `the type is "(\S+)", .*did you mean (\S+)\?`, replaceWith},
 	{"olm-kind", metrics, "kind: Service", "kind: Endpoints", `let the operator create "\S+"`, nil},
 	{"olm-duplicate", "manifests/zz.yaml", "", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: tide-view}\nrules: []\n", `is also in \S+; OLM writes one of them over the other`, nil},

@@ -158,7 +158,7 @@ func (c *checked) report(rule findings.Rule, file string, faults []apiserver.Fau
 			if !slices.ContainsFunc(faults[i:], func(f apiserver.Fault) bool { return !f.Warning }) {
 				rule = droppedRule
 			}
-			c.find(rule, file, fault.Path, "there are %d more faults; mend those before first", len(faults)-i)
+			c.find(rule, file, fault.Path, "there are %d more faults; correct the reported ones first", len(faults)-i)
 			return
 		}
 		if fault.Warning {

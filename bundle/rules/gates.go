@@ -33,26 +33,26 @@ var gateChecks = []struct {
 	rule findings.Rule
 	find func(*checked, findings.Rule)
 }{
-	{findings.Rule{ID: "required-fields", Severity: findings.Error, What: "The ClusterServiceVersion has all that OperatorHub shows of a version.",
+	{findings.Rule{ID: "required-fields", Severity: findings.Error, What: "The ClusterServiceVersion has every field that OperatorHub shows for a version.",
 		Why:   "The check check_required_fields refuses the change, or warns of it.",
 		Gates: []findings.Gate{findings.Community}}, checkRequiredFields},
-	{findings.Rule{ID: "openshift-kubernetes", Severity: findings.Error, What: "Each OpenShift that the bundle is for runs the Kubernetes that it needs, at least.",
+	{findings.Rule{ID: "openshift-kubernetes", Severity: findings.Error, What: "Each version of OpenShift that the bundle is for runs at least the version of Kubernetes that the bundle needs.",
 		Why:   "OLM does not install the bundle there. The check check_api_version_constraints refuses the change.",
 		Gates: []findings.Gate{findings.Community, findings.OpenShift}}, checkKubernetes},
-	{findings.Rule{ID: "removed-api", Severity: findings.Error, What: "Each OpenShift that the bundle is for has the APIs of its manifests.",
+	{findings.Rule{ID: "removed-api", Severity: findings.Error, What: "Each version of OpenShift that the bundle is for has the APIs of the bundle's manifests.",
 		Why:   "Kubernetes has removed the API, so OLM fails to install the bundle there.",
 		Gates: []findings.Gate{findings.Community, findings.Certified, findings.OpenShift}}, checkRemovedAPIs},
 	{findings.Rule{ID: "network-policy", Severity: findings.Error, What: "The bundle has no NetworkPolicy.",
 		Why:   "OLM installs it only in recent versions. The check check_network_policy_presence refuses the change.",
 		Gates: []findings.Gate{findings.Community, findings.Certified}}, checkNetworkPolicies},
-	{findings.Rule{ID: "feature-annotations", Severity: findings.Error, What: `The ClusterServiceVersion says of each feature of OpenShift whether it has it, by an annotation that is "true" or "false".`,
+	{findings.Rule{ID: "feature-annotations", Severity: findings.Error, What: `For each feature of OpenShift, an annotation of the ClusterServiceVersion says whether the operator has it: "true" or "false".`,
 		Why:   "The check RequiredAnnotations of preflight fails.",
 		Gates: []findings.Gate{findings.Certified}}, checkFeatureAnnotations},
 	{findings.Rule{ID: "one-scc", Severity: findings.Warning, What: "The operator asks for at most one SecurityContextConstraints.",
 		Why:   "The check SecurityContextConstraintsInCSV of preflight fails, which is optional.",
 		Gates: []findings.Gate{findings.Certified}}, checkSCCs},
 	{findings.Rule{ID: "image-digest", Severity: findings.Error, What: "Each image is named by its digest.",
-		Why:   "A tag can lead to another image tomorrow, and clusters without a connection have mirrors of digests alone.",
+		Why:   "A tag can name another image later, and disconnected clusters have mirrors for digests only.",
 		Gates: []findings.Gate{findings.Certified, findings.Konflux}}, checkDigests},
 	{findings.Rule{ID: "related-images-count", Severity: findings.Error, What: "There are at least as many images in spec.relatedImages as the operator names elsewhere.",
 		Why:   "The task digest-pinning refuses the change.",
@@ -60,7 +60,7 @@ var gateChecks = []struct {
 	{findings.Rule{ID: "disconnected", Severity: findings.Warning, What: "An operator for disconnected clusters gets its images from variables RELATED_IMAGE_ of its containers.",
 		Why:   "The check FollowsRestrictedNetworkEnablementGuidelines of preflight warns.",
 		Gates: []findings.Gate{findings.Certified}}, checkDisconnected},
-	{findings.Rule{ID: "fips", Severity: findings.Warning, What: "An operator that says it is compliant with FIPS is made so that its images can be.",
+	{findings.Rule{ID: "fips", Severity: findings.Warning, What: "An operator that says it is compliant with FIPS lists its images, and they come from Red Hat's registries.",
 		Why:   "The task fips-operator-bundle-check scans all images of such an operator.",
 		Gates: []findings.Gate{findings.Konflux}}, checkFIPS},
 }
@@ -408,7 +408,7 @@ func checkDigests(c *checked, rule findings.Rule) {
 			continue
 		}
 		seen[named.image] = true
-		c.find(rule, c.csvFile, named.path, "image %s has no digest; name it by that, as NAME@sha256:…", named.image)
+		c.find(rule, c.csvFile, named.path, "image %s has no digest; name it by its digest, as NAME@sha256:…", named.image)
 	}
 }
 

@@ -63,7 +63,7 @@ func checkProperties(c *checked, rule findings.Rule) {
 	if text, given := c.annotations()[registry.PropertyKey]; given {
 		var all []registry.Property
 		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			c.find(rule, c.csvFile, propertiesAnnotation, "annotation %s: expected a JSON array of objects with type and value; OLM's tools leave them out, so the bundle has none of them in catalogs: %v", registry.PropertyKey, err)
+			c.find(rule, c.csvFile, propertiesAnnotation, "annotation %s: expected a JSON array of objects with type and value; OLM's tools leave the annotation out, so the bundle lacks its properties in catalogs: %v", registry.PropertyKey, err)
 		}
 	}
 	mild := rule
@@ -109,14 +109,14 @@ func (c *checked) checkStatedPackage(rule, mild findings.Rule) {
 		c.find(rule, c.csvFile, propertiesAnnotation, "property of type %s: %s", property.TypePackage, fmt.Sprintf(format, args...))
 	}
 	if said.PackageName != c.bundle.Package {
-		find(rule, "its packageName is %q; expected %q, the package of the bundle: remove the property, which OLM's tools add", said.PackageName, c.bundle.Package)
+		find(rule, "its packageName is %q; expected %q, the package of the bundle; remove the property: OLM's tools add the right one", said.PackageName, c.bundle.Package)
 	}
 	version, err := semver.Parse(said.Version)
 	switch {
 	case err != nil:
-		find(rule, "its version is %q; expected MAJOR.MINOR.PATCH: remove the property, which OLM's tools add", said.Version)
+		find(rule, "its version is %q; expected MAJOR.MINOR.PATCH; remove the property: OLM's tools add the right one", said.Version)
 	case c.csv != nil && version.String() != c.csv.Spec.Version.String():
-		find(mild, "its version is %s, which counts in catalogs, and spec.version is %s; remove the property, which OLM's tools add", version, c.csv.Spec.Version)
+		find(mild, "its version is %s, which counts in catalogs, and spec.version is %s; remove the property: OLM's tools add the right one", version, c.csv.Spec.Version)
 	}
 }
 

@@ -91,7 +91,7 @@ func (e *entries) readDocument(t *opmTemplate, number int, raw json.RawMessage, 
 		name.name = ""
 	default:
 		if meta.Schema == "" || strings.HasPrefix(meta.Schema, "olm.") {
-			t.found = append(t.found, t.document.FaultAt(fbc.Schema, t.path(slices.Concat(path, at("schema"))), "schema %q is of no document of a catalog; expected one of %s", meta.Schema,
+			t.found = append(t.found, t.document.FaultAt(fbc.Schema, t.path(slices.Concat(path, at("schema"))), "no document of a catalog has schema %q; expected one of %s", meta.Schema,
 				strings.Join([]string{declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle, declcfg.SchemaDeprecation}, ", ")))
 		}
 	}

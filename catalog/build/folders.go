@@ -179,8 +179,8 @@ func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (str
 	if len(names) == 1 {
 		return names[0], nil
 	}
-	return "", bundles[len(bundles)-1].Metadata.Fault(registryv1.Format, "no annotation %s, in no bundle of package %s; expected one of its channels %s",
-		registryv1.DefaultChannelAnnotation, bundles[0].Package, strings.Join(names, ", "))
+	return "", bundles[len(bundles)-1].Metadata.Fault(registryv1.Format, "no bundle of package %s has the annotation %s; expected one of the package's channels %s",
+		bundles[0].Package, registryv1.DefaultChannelAnnotation, strings.Join(names, ", "))
 }
 
 // checkFolders applies all rules for catalogs. Findings about an entry point to the ClusterServiceVersion of its bundle, findings about a

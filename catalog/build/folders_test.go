@@ -166,7 +166,7 @@ func TestFoldersRefuses(t *testing.T) {
 			for _, dir := range []string{"old", "new"} {
 				edit(t, filepath.Join(dir, annotations), `.*default.v1: stable\n`, "")
 			}
-		}, `new/metadata/annotations.yaml:1: no annotation .*channel.default.v1, in no bundle of package tide; expected one of its channels preview, stable`},
+		}, `new/metadata/annotations.yaml:1: no bundle of package tide has the annotation .*channel.default.v1; expected one of the package's channels preview, stable`},
 		{"no update between the versions", func(t *testing.T) { edit(t, "new/"+csv, `  replaces: .*\n`, "") },
 			`new/manifests/tide.clusterserviceversion.yaml:10:1: channel "stable" has 2 heads, tide.v0.1.0, tide.v0.2.0; .*`},
 		{"a cycle", func(t *testing.T) { edit(t, "old/"+csv, `(?m)^spec:`, "spec:\n  replaces: tide.v0.2.0") },

@@ -397,7 +397,7 @@ func TestOpenShift(t *testing.T) {
 			assert.Empty(t, cmp.Diff(tc.want, got), "-want +got")
 			found := map[string]int{}
 			for _, f := range built.Found {
-				for _, part := range []string{`is "v4.17,v4.18", so no version of OpenShift offers it`, `the default channel "old" is for this version of OpenShift, so the default channel is "stable"; so it is in the catalog for OpenShift 4.11, 4.18`} {
+				for _, part := range []string{`is "v4.17,v4.18", so no version of OpenShift offers it`, `the default channel "old" is for this version of OpenShift, so the default channel is "stable"; only in the catalogs for OpenShift 4.11, 4.18`} {
 					if strings.Contains(f.Message, part) {
 						found[part]++
 					}

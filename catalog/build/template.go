@@ -227,7 +227,7 @@ func (t *targetFindings) merged(targets []target) []*findings.Finding {
 		for _, of := range about {
 			versions = append(versions, of.version.String())
 		}
-		f.Message += "; so it is in the catalog for OpenShift " + strings.Join(versions, ", ")
+		f.Message += "; only in the catalogs for OpenShift " + strings.Join(versions, ", ")
 	}
 	return t.all
 }

@@ -116,7 +116,7 @@ func (c Channel) line() outline.Line {
 	l.Below = access.AppendChange(l.Below, outline.Say("deprecation"), c.Deprecation)
 	l.Below = appendNames(l.Below, "new entries", c.Added)
 	l.Below = appendNames(l.Below, "entries gone", c.Removed)
-	l.Below = appendNames(l.Below, "OLM refuses the update on clusters that have stored objects in these versions, which it removes", c.RemovedAPIs)
+	l.Below = appendNames(l.Below, "OLM refuses the update on clusters that have stored objects in these versions, which the update removes", c.RemovedAPIs)
 	if c.Content != nil {
 		l.Below = append(l.Below, c.Content.Lines()...)
 	}

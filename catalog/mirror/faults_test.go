@@ -77,7 +77,7 @@ func TestFaults(t *testing.T) {
 		{"an image that is gone", inRequests("/tide-bundle/manifests/", http.NotFound), nil,
 			`(?s)bundle tide.v1.0.0: image .*tide-bundle@sha256:.* has no such image\nbundle tide.v1.1.0: .*bundle tide.v2.0.0: .*`},
 		{"no login to the source", inRequests("/v2/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), nil,
-			"(?s)bundle tide.*: image .* 401 Unauthorized.*; check the name, and log in with `docker login .*\nas registry 127.0.0.1:\\d+ has failed with 3 images, \\d others of it were not asked for"},
+			"(?s)bundle tide.*: image .* 401 Unauthorized.*; check the name, and log in with `docker login .*\nregistry 127.0.0.1:\\d+ failed for 3 images, so \\d other images from it were not tried"},
 		{"no login to the destination", nil, func(h http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if broken.Load() {
@@ -99,7 +99,7 @@ func TestFaults(t *testing.T) {
 				}
 				h.ServeHTTP(w, r)
 			})
-		}, `writing the record of what the catalog has in the destination: .*DENIED: quota exceeded.*`},
+		}, `writing the catalog's record in the destination: .*DENIED: quota exceeded.*`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			broken.Store(false)

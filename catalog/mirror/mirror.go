@@ -171,7 +171,7 @@ func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error
 		if len(part.LeftOut) > 0 {
 			what = fmt.Sprintf("package %s cannot be", strings.Join(part.LeftOut, ", "))
 		}
-		err = fmt.Errorf("everything is to be mirrored, and %s; name those to mirror with --package: %w", what, part.Warnings[0])
+		err = fmt.Errorf("everything is to be mirrored, and %s; name the packages to mirror with --package: %w", what, part.Warnings[0])
 	}
 	if err != nil {
 		return nil, err
@@ -453,7 +453,7 @@ func imagesOf(all []*keptPackage) (needs []need, err error) {
 					continue
 				}
 				if ref.Context().RegistryStr() == noRegistry {
-					faults.add(fmt.Errorf("bundle %s: %q is of a registry that there cannot be; expected another", b.Name, reference))
+					faults.add(fmt.Errorf("bundle %s: the registry of %q, %s, cannot exist; expected another", b.Name, reference, noRegistry))
 					continue
 				}
 				if !seen[ref.Name()] {
@@ -517,7 +517,7 @@ func (f *faults) joined() error {
 		all = append(all, fmt.Errorf("and %d others", f.others))
 	}
 	for _, host := range slices.Sorted(maps.Keys(f.out)) {
-		all = append(all, fmt.Errorf("as registry %s has failed with %d images, %d others of it were not asked for", host, maxStrikes, f.out[host]))
+		all = append(all, fmt.Errorf("registry %s failed for %d images, so %d other images from it were not tried", host, maxStrikes, f.out[host]))
 	}
 	return errors.Join(all...)
 }

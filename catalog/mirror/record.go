@@ -57,7 +57,7 @@ func (m *Mirror) readRecord(ctx context.Context) (*record, error) {
 	}
 	var r record
 	if err := json.Unmarshal(pulled.Files[recordFile], &r); err != nil {
-		return nil, fmt.Errorf("image %s is not the record of a mirror: %w; delete it if it is nothing else either", m.recordReference(), err)
+		return nil, fmt.Errorf("image %s is not the record of a mirror: %w; delete it unless something else uses it", m.recordReference(), err)
 	}
 	if r.Origin != m.Origin {
 		return nil, nil
@@ -97,8 +97,8 @@ func (m *Mirror) checkTags(ctx context.Context) error {
 			case own:
 				m.record.Tags[tag.Reference] = []string{tag.Next}
 			case tag.Now != tag.Next:
-				others.add(fmt.Errorf("the tag %s names %s, which this catalog, %s, has not put there, and it wants %s there; nothing is copied: choose another --name, --tag or path, or, if the tag is to name that from now on, add --overwrite %s",
-					tag.Reference, tag.Now, m.Origin, tag.Next, tag.Reference))
+				others.add(fmt.Errorf("the tag %[1]s names %[2]s, which this catalog, %[3]s, has not put there and would replace with %[4]s; nothing is copied: choose another --name, --tag or path, or, to replace it, add --overwrite %[1]s",
+					tag.Reference, tag.Now, m.Origin, tag.Next))
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func (m *Mirror) writeRecord(ctx context.Context) error {
 		_, err = oci.Push(ctx, m.recordReference(), index)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the record of what the catalog has in the destination: %w", err)
+		return fmt.Errorf("writing the catalog's record in the destination: %w", err)
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 		var annotated []registry.Property
 		if err := json.Unmarshal([]byte(annotation), &annotated); err != nil {
 			f := b.CSV.FaultAt(document.Field, []any{"metadata", "annotations", registry.PropertyKey},
-				"annotation %s: expected a JSON array of properties; OLM's tools leave them out, so the bundle has none of them in catalogs: %v", registry.PropertyKey, err)
+				"annotation %s: expected a JSON array of properties; OLM's tools leave the annotation out, so the bundle lacks its properties in catalogs: %v", registry.PropertyKey, err)
 			f.Severity = findings.Warning
 			b.Found = append(b.Found, f)
 		}

@@ -37,7 +37,7 @@ const category = "    categories: Storage\n"
 // TestMalformedProperties: opm renders a bundle whose annotation olm.properties is not JSON, so that only warns.
 func TestMalformedProperties(t *testing.T) {
 	b := tide(t, category, category+"    olm.properties: '[{'\n")
-	if len(b.Found) != 1 || b.Found[0].Severity != findings.Warning || !strings.Contains(b.Found[0].Message, "OLM's tools leave them out") {
+	if len(b.Found) != 1 || b.Found[0].Severity != findings.Warning || !strings.Contains(b.Found[0].Message, "OLM's tools leave the annotation out") {
 		t.Errorf("found %v, want one warning", b.Found)
 	}
 }

@@ -30,7 +30,7 @@ var (
 		What: "Updates from the heads of the earlier catalog remove no version of an API.",
 		Why:  "OLM refuses the update on clusters whose CustomResourceDefinition has the version in status.storedVersions: the InstallPlan fails."}
 	againstAccess = findings.Rule{ID: "against-access", Severity: findings.Warning,
-		What: "New heads ask for no dangerous permissions, rights of pods, webhooks or images without a digest that the earlier heads do not ask for.",
+		What: "New heads ask for nothing dangerous that the earlier heads do not ask for: permissions, rights of pods, webhooks, images without a digest.",
 		Why:  "Subscriptions with automatic approval give the operator what it asks for, and nobody is asked."}
 )
 

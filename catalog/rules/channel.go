@@ -38,7 +38,7 @@ var channelRules = []rule{
 	{Rule: findings.Rule{ID: "entry-skip-range", Severity: findings.Error,
 		What: "A skipRange is a range of versions, such as \">=1.0.0 <1.2.0\".",
 		Why: "OLM's tools reject the catalog, and OLM itself ignores such a skipRange. " +
-			"The different ones of a channel have at most 64 KiB together, because the version of each entry is compared with each; OLM has no such limit."},
+			"The different skipRanges of a channel may have at most 64 KiB together, because every entry's version is compared with every skipRange; OLM has no such limit."},
 		check: checkSkipRanges},
 	{Rule: findings.Rule{ID: "entry-reference", Severity: findings.Warning,
 		What: "A name that an entry replaces or skips is not a misspelt name of another entry.",
@@ -46,12 +46,12 @@ var channelRules = []rule{
 		complete: true, check: checkReferenced},
 	{Rule: findings.Rule{ID: "channel-head", Severity: findings.Error,
 		What: "A channel has one head: one entry that no other replaces or skips.",
-		Why: "OLM resolves nothing from the channel otherwise, and nothing for other Subscriptions in a namespace with one to the channel. " +
+		Why: "OLM resolves nothing from the channel otherwise, and nothing for any other Subscription in a namespace that has a Subscription to the channel. " +
 			"A skipRange does not count: OLM orders entries by replaces and skips."},
 		check: checkHead},
 	{Rule: findings.Rule{ID: "channel-cycle", Severity: findings.Error,
 		What: "Entries do not replace each other in a cycle.",
-		Why:  "OLM resolves nothing from the channel otherwise, and nothing for other Subscriptions in a namespace with one to the channel."},
+		Why:  "OLM resolves nothing from the channel otherwise, and nothing for any other Subscription in a namespace that has a Subscription to the channel."},
 		check: checkCycle},
 	{Rule: findings.Rule{ID: "channel-path", Severity: findings.Error,
 		What: "From every entry of a channel, updates lead to its head.",
@@ -130,7 +130,7 @@ func checkSkips(s *subject, report report) {
 func checkSkipRanges(s *subject, report report) {
 	for i, c := range s.Channels {
 		if unread := s.graphs[i].Unread; len(unread) > 0 {
-			report(c.Span, entryPath(unread[0].Index, "skipRange"), "the different skipRanges of channel %q have more than %d bytes together: that of entry %q, and %d later ones, are not compared with versions",
+			report(c.Span, entryPath(unread[0].Index, "skipRange"), "the different skipRanges of channel %q have more than %d bytes together: the skipRange of entry %q and %d later ones are not compared with versions",
 				c.Name, upgrade.MaxRanges, unread[0].Name, len(unread)-1)
 		}
 		for i, e := range c.Entries {

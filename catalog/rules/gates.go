@@ -203,7 +203,7 @@ func checkRegistries(a *gateCheck, p *fbc.Package, report, _ report) {
 		after := ": expected " + strings.Join(allowed, " or ")
 		for _, b := range p.Bundles {
 			if b.Image != "" && !isAllowed(b.Image) {
-				faults.add(b.Name, b.Span, []any{"image"}, "the image", " is in another registry than "+string(gate)+" allows"+after)
+				faults.add(b.Name, b.Span, []any{"image"}, "the image", " is in a registry that "+string(gate)+" does not allow"+after)
 			}
 		}
 	}
@@ -212,7 +212,7 @@ func checkRegistries(a *gateCheck, p *fbc.Package, report, _ report) {
 
 func checkDigests(_ *gateCheck, p *fbc.Package, report, _ report) {
 	faults := alike{noun: "bundle"}
-	const after = " has no digest; name it by that, as NAME@sha256:…"
+	const after = " has no digest; name it by its digest, as NAME@sha256:…"
 	for _, b := range p.Bundles {
 		if b.Image != "" && !hasDigest(b.Image) {
 			faults.add(b.Name, b.Span, []any{"image"}, "the image", after)
@@ -283,7 +283,7 @@ func checkMaxOpenShift(a *gateCheck, p *fbc.Package, report, _ report) {
 				}
 				for _, v := range a.Profile.Versions {
 					if max.Normal().Compare(v.Normal()) < 0 {
-						late.add(b.Name, b.Span, append(propertyPath(i), "value"), "property "+openshift.MaxProperty, fmt.Sprintf(" is %s, and the catalog is for OpenShift %s: release one that supports it", max, v))
+						late.add(b.Name, b.Span, append(propertyPath(i), "value"), "property "+openshift.MaxProperty, fmt.Sprintf(" is %s, and the catalog is for OpenShift %[2]s: release a bundle that supports OpenShift %[2]s", max, v))
 					}
 				}
 			}

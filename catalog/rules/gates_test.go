@@ -90,7 +90,7 @@ func TestGates(t *testing.T) {
 		"neither":                       {own, []string{"- " + described + "\n", ""}, []string{"konflux"}, []string{"error: no property of type olm.csv.metadata"}},
 		"the version of a profile":      {"tide/catalog.yaml", []string{described, object}, []string{"konflux", "openshift-4.18"}, []string{"catalogs for OpenShift 4.18 describe bundles"}},
 		"no version":                    {"tide/catalog.yaml", []string{described, object}, []string{"konflux"}, nil},
-		"another registry":              {own, []string{"REGISTRY", "quay.io/tide"}, []string{"certified"}, []string{`error: the image of bundles "tide.v1.0.0", "tide.v1.1.0" is in another registry than certified allows: expected registry.connect.redhat.com (bundle-registry)`}},
+		"another registry":              {own, []string{"REGISTRY", "quay.io/tide"}, []string{"certified"}, []string{`error: the image of bundles "tide.v1.0.0", "tide.v1.1.0" is in a registry that certified does not allow: expected registry.connect.redhat.com (bundle-registry)`}},
 		"no digest":                     {own, []string{"tide-bundle@sha256:" + strings.Repeat("a", 64), "tide-bundle:v1.0.0", "second@sha256:" + strings.Repeat("a", 64), "second"}, []string{"konflux"}, []string{`error: the image of bundle "tide.v1.0.0" has no digest`, `error: an image in relatedImages of bundle "tide.v1.1.0" has no digest`}},
 		"no folder":                     {"catalog.yaml", nil, []string{"konflux"}, []string{`error: package "tide" is in the catalog's folder itself; expected tide/catalog.yaml (package-folder)`}},
 		"an older OpenShift":            {own, nil, []string{"openshift-4.22"}, []string{`warning: property olm.maxOpenShiftVersion of head "tide.v1.1.0" is 4.21, and the catalog is for OpenShift 4.22`}},

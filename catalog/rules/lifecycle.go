@@ -17,10 +17,10 @@ import (
 var (
 	lifecyclePackage = findings.Rule{ID: "lifecycle-package", Severity: findings.Warning,
 		What: "A lifecycle belongs to a package of the catalog, and each package has at most one.",
-		Why:  "OpenShift's console shows that the support of a package with several is not known, and never shows the lifecycle of another package."}
+		Why:  "OpenShift's console shows that the support of a package with several lifecycles is not known, and never shows the lifecycle of another package."}
 	lifecycleBundle = findings.Rule{ID: "lifecycle-bundle", Severity: findings.Warning,
 		What: "The versions of a lifecycle are versions of the package or older ones, and the heads of its channels are among them.",
-		Why:  "OpenShift's console shows that the support of a version is not known if the lifecycle does not have it."}
+		Why:  "OpenShift's console shows that the support of a version is not known if the lifecycle lacks the version."}
 	lifecyclePlatform = findings.Rule{ID: "lifecycle-platform", Severity: findings.Warning,
 		What: "The versions of OpenShift in a lifecycle are known ones.",
 		Why:  "OpenShift's console shows that the operator is not compatible with the cluster."}

@@ -159,7 +159,7 @@ func TestManySkipRanges(t *testing.T) {
 	}{
 		"the same": {func(int) string { return "<1.0.0 || " + strings.Repeat(" ", 1000) + "<0.1.0" }, ""},
 		"others": {func(i int) string { return fmt.Sprintf("<1.0.0 || %s<0.0.%d", strings.Repeat(" ", 1000), i) },
-			`the different skipRanges of channel "stable" have more than 65536 bytes together: that of entry "tide.v1.0.65", and 34 later ones, are not compared with versions`},
+			`the different skipRanges of channel "stable" have more than 65536 bytes together: the skipRange of entry "tide.v1.0.65" and 34 later ones are not compared with versions`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rules.Load(t.Context(), catalogDir(t, catalog(100, tc.skipRange)))

@@ -16,8 +16,8 @@ import (
 func newAdoptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt",
-		Short: "Hand a driver over from the Operator Lifecycle Manager to the cluster storage operator",
-		Long: `Hand a driver whose operator the Operator Lifecycle Manager (OLM) runs over to the cluster storage operator,
+		Short: "Hand over a driver from OLM to the cluster storage operator",
+		Long: `Hand over a driver, whose operator the Operator Lifecycle Manager (OLM) runs, to the cluster storage operator,
 which runs the drivers of the cluster's platform. The operator is removed from OLM; the driver, its volumes and
 the operator's configuration stay. Then the cluster storage operator, which has waited for this, starts its own
 operator, which takes over the driver in place.

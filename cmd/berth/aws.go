@@ -72,9 +72,9 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 			}
 			switch {
 			case output == formatSharedVolume && len(parsed) == 0:
-				return fmt.Errorf("--output is %s, and there is no --access-point for it to use", output)
+				return fmt.Errorf("--output %s needs an --access-point", output)
 			case dryRun && (output == formatSharedVolume || output == formatStorageClass):
-				return fmt.Errorf("--output is %s, which has the ID of the file system: it cannot be known in a --dry-run", output)
+				return fmt.Errorf("--output %s needs the file system's ID, which --dry-run does not know", output)
 			}
 			c, err := f.storageClient()
 			if err != nil {
@@ -189,9 +189,9 @@ func newAWSDestroyCommand() *cobra.Command {
 kubernetes.io/cluster/ID=owned, WITH ALL DATA IN THEM: the file systems and security groups that 'berth aws create' made, the access
 points in these file systems, and the volumes and snapshots that the EBS driver made.
 
-It keeps resources without the tag, resources that also have another cluster's tag, and whatever contains these. It also keeps what has
-the tag, but was created otherwise: whoever may set tags can set them on resources of others. --trust-tags-of deletes it all the same.
-Which cluster volumes and snapshots were made for, only tags say, so look at the list first.
+It keeps resources without the tag, resources that also have another cluster's tag, and whatever contains these. It also keeps
+resources that have the tag, but were created otherwise: whoever may set tags can set them on resources of others. --trust-tags-of
+deletes these, too. Only tags say which cluster a volume or a snapshot was created for, so check the list first.
 
 Without --confirm, it lists what it would delete, and roughly what that costs a month.
 

@@ -34,8 +34,8 @@ as they are in DIR.
 The bundle of a driver of this project comes from the driver's current definition. By its skipRange, it
 updates each earlier version of the same minor version at once.
 
-Of any other bundle, only the images change, the name and the version, what it replaces, and the end of a
-skipRange. Everything else in its files stays, comments included. NAME is the name of an image in
+In any other bundle, only these change: the images, the name and the version, what it replaces, and the end of
+a skipRange. Everything else in its files stays, comments included. NAME is the name of an image in
 spec.relatedImages, an environment variable RELATED_IMAGE_…, or the name of a container.
 
 With --digests, every image gets the digest that its tag has in its registry now. The tag is that of --image

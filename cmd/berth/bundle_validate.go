@@ -35,7 +35,7 @@ func newBundleValidateCommand() *cobra.Command {
 Operator Framework. --rules lists what is checked. An error is what OLM, its tools or the API server refuse;
 everything else is a warning.
 
-With --profile, what gates of the field refuse is an error, too. ` + aboutProfiles + `
+With --profile, findings for which the named gates refuse a bundle are errors, too. ` + aboutProfiles + `
 "berth check" also looks at all bundles of an operator together.
 
 A bundle is a folder or an image: docker://REFERENCE, or just REFERENCE. Images are pulled without a container

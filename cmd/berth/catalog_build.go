@@ -70,9 +70,9 @@ none. The package has the icon and the description of the default channel's head
 an icon (a file) or a description.
 
 Templates of opm are built as well, of the schemas olm.template.basic, olm.semver and
-olm.template.substitutes. The documents are those of "opm alpha render-template". An image may also be a
-folder relative to the template. What OLM never installs in their graphs is a warning; --strand-nobody mends
-that.
+olm.template.substitutes. The documents are the same as from "opm alpha render-template". An image may also
+be a folder relative to the template. Entries that OLM never installs get a warning; --strand-nobody corrects
+the graph.
 
 All faults of a template are printed to standard error as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
@@ -110,7 +110,7 @@ it in operator repositories, each version replaces the one before it.`,
 	addOutputDir(cmd, &o.output, "`DIR` folder of the catalog; created if it does not exist (required)")
 	flags.StringVar(&o.migrateLevel, "migrate-level", "", "`level` of bundles from images: "+strings.Join(migrateLevels, ", ")+" (default none for templates of opm, as there, and the other for those of Berth)")
 	flags.StringSliceVar(&o.openshift, "openshift", nil, "`versions` of OpenShift that get a catalog each, such as 4.16,4.18")
-	flags.BoolVar(&o.strandNobody, "strand-nobody", false, "have heads skip the entries from which templates of opm make no update")
+	flags.BoolVar(&o.strandNobody, "strand-nobody", false, "make heads skip the entries that templates of opm leave without an update")
 	flags.StringVar(&o.updateGraph, "update-graph", string(build.ByReplaces), "`mode` of bundle folders: "+strings.Join(graphModes, " or "))
 	flags.StringVar(&o.against, "against", "", "`catalog` that the new one replaces: nobody who installed from it may be stranded")
 	completeFlag(cmd, "against", folders)

@@ -59,7 +59,7 @@ on standard error.
 				return opened.Named(err)
 			}
 			for _, what := range lost {
-				cmd.PrintErrf("warning: the template lacks %s\n", escape.Line(what))
+				cmd.PrintErrf("warning: the template leaves out %s\n", escape.Line(what))
 			}
 			_, err = render.ForLog(cmd.OutOrStdout(), output).Write(text)
 			return err

@@ -61,8 +61,8 @@ SOURCE is the folder of a catalog, the image of one (docker://REFERENCE, or just
 folder that was mirrored to. DESTINATION is a path of a registry (docker://REGISTRY/PATH, or just
 REGISTRY/PATH), below which each image has a place with the name of its registry and its repository, or oci:DIR.
 
---package chooses PACKAGE[/CHANNEL][@RANGE], and may be repeated: all channels without /CHANNEL, all versions
-without @RANGE. @head is the head of each channel. Without --package, everything is mirrored. Updates between
+--package chooses PACKAGE[/CHANNEL][@RANGE], and may be repeated: without /CHANNEL, all channels; without @RANGE,
+all versions. @head is the head of each channel. Without --package, everything is mirrored. Updates between
 the chosen versions still work: versions that they go through are added, entries keep what they replace and
 skip, and a choice that would strand versions or leave a channel with several heads is refused, with what to
 do instead. The rules of "berth catalog validate" apply to the smaller catalog. Its other documents are passed
@@ -233,7 +233,7 @@ func (c *mirrorCommand) transfer(cmd *cobra.Command, m *mirror.Mirror, images oc
 		return err
 	}
 	if fault := m.Fault(); fault != nil {
-		cmd.PrintErrln("warning: the catalog will not be copied, as these images cannot be; the others are copied now:")
+		cmd.PrintErrln("warning: all other images are copied now, but not the catalog, because these images cannot be copied:")
 		for _, line := range faults.Lines(fault) {
 			cmd.PrintErrln(line)
 		}
@@ -287,7 +287,7 @@ func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.
 		return fmt.Errorf("interrupted: %s; the same command continues", progress())
 	}
 	if err != nil {
-		return fmt.Errorf("%w; until then: %s", err, progress())
+		return fmt.Errorf("%w; copied before that: %s", err, progress())
 	}
 	cmd.PrintErrf("%s\n", progress())
 	return nil

@@ -18,7 +18,7 @@ func newCatalogRulesCommand() *cobra.Command {
 		Use:   "rules",
 		Short: "List the rules that catalogs are checked by",
 		Long: `List the rules of "berth catalog validate": what each one requires, how severe a violation is, and which profiles
-refuse it. A profile in parentheses is the only reason for its rule: without --profile, nobody checks it.`,
+refuse it. A rule whose profiles are in parentheses is checked only with --profile.`,
 		Example: `  berth catalog rules
 
   # Why is there a rule?

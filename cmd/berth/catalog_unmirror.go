@@ -155,7 +155,7 @@ func (u *unmirrorCommand) delete(cmd *cobra.Command, to string) error {
 	}
 	for i, image := range list.Images {
 		if err := oci.Delete(cmd.Context(), image); err != nil {
-			return fmt.Errorf("%w; until then, %d of %s are deleted: the same command continues", err, i, count(len(list.Images), "image"))
+			return fmt.Errorf("%w; before that, %d of %s were deleted; run the same command to continue", err, i, count(len(list.Images), "image"))
 		}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", count(len(list.Images), "image"))

@@ -107,11 +107,11 @@ func TestUnmirror(t *testing.T) {
 
 	code, _, log = berth("unmirror", "--confirm", list, to)
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, log, "its registry does not allow to delete")
+	assert.Contains(t, log, "its registry does not allow deletion")
 	allowed.Store(1)
 	code, _, log = berth("unmirror", "--confirm", list, to)
 	assert.Equal(t, exitFailed, code)
-	assert.Contains(t, log, "1 of 2 images are deleted: the same command continues")
+	assert.Contains(t, log, "1 of 2 images were deleted; run the same command to continue")
 	assert.NotEqual(t, has("1"), has("2"), "one of both is deleted")
 
 	allowed.Store(100)

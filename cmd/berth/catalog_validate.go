@@ -51,7 +51,7 @@ junit.
 With --against, the catalog is also compared with one that it replaces: what happens to clusters that
 installed from that one, if the CatalogSource or the Subscription changes. CATALOG may be a pattern of several.
 
-With --profile, what gates of the field refuse is an error, too. ` + aboutProfiles + ` A folder
+With --profile, findings for which the named gates refuse a catalog are errors, too. ` + aboutProfiles + ` A folder
 such as v4.20 above a package says which version of OpenShift the package is for; elsewhere, profiles do.
 
 With --for olm-v1, it also finds which bundles OLM v1 refuses, at which updates it refuses changed

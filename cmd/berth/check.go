@@ -40,12 +40,12 @@ func newCheckCommand() *cobra.Command {
 		Short: "Check a repository of operators, or what a branch changes in it",
 		Long: `Check the bundles and the catalogs of a repository of operators: operators/NAME/VERSION with a bundle each,
 operators/NAME/ci.yaml, and catalogs/vX.Y/NAME, as the repositories of OpenShift's community and certified
-catalogs have them. REPOSITORY is a folder, the current one without it.
+catalogs have them. REPOSITORY is a folder (default the current one).
 
 With --since, only what has changed since the branch left another one is checked, and the change as a whole.
 Commits and files that are not committed yet count alike.
 
-Without --profile, what the repository's pipeline checks is checked, too, if config.yaml names a known organization.
+Without --profile, the checks of the repository's own pipeline apply, too, if config.yaml names a known organization.
 ` + aboutProfiles + `
 
 ` + repository.SettingsFile + ` in the repository has settings: profiles, severities (by rule), ignore (RULE or RULE:PACKAGE), baseline (a file

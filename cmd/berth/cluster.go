@@ -48,15 +48,15 @@ var connectionFlags = []struct{ name, usage string }{
 	{clientcmd.FlagAPIServer, "`URL` address of the API server"},
 	{clientcmd.FlagTLSServerName, "`NAME` host that the API server's certificate is for (default: the address's)"},
 	{clientcmd.FlagCAFile, "`file` with the certificate authority of the API server"},
-	{clientcmd.FlagInsecure, "connect even if nobody vouches for the API server's certificate: anyone could be the cluster"},
+	{clientcmd.FlagInsecure, "do not verify the API server's certificate: another server could pose as the cluster"},
 	{clientcmd.FlagProxyURL, "`URL` proxy on the way to the API server"},
 	{clientcmd.FlagDisableCompression, "have the API server compress no responses"},
 	{clientcmd.FlagBearerToken, "`TOKEN` bearer token for the API server"},
 	{clientcmd.FlagCertFile, "`file` with your client certificate"},
 	{clientcmd.FlagKeyFile, "`file` with the key of your client certificate"},
 	{clientcmd.FlagImpersonate, "`USER` act as this user or service account"},
-	{clientcmd.FlagImpersonateGroup, "`GROUP` act as a member of this one (repeatable)"},
-	{clientcmd.FlagImpersonateUID, "`UID` act as the user with this one"},
+	{clientcmd.FlagImpersonateGroup, "`GROUP` act as a member of this group (repeatable)"},
+	{clientcmd.FlagImpersonateUID, "`UID` act as the user whose ID this is"},
 	{clientcmd.FlagTimeout, "`DURATION` how long to wait for the answer to a request, such as 10s; 0 means no limit (default " + requestTimeout.String() + ")"},
 }
 

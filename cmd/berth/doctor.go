@@ -45,7 +45,7 @@ not examined.`,
 		Annotations: found("something does not work"),
 		Args: func(_ *cobra.Command, args []string) error {
 			if f.namespace != "" && len(args) > 0 {
-				return fmt.Errorf("unexpected argument %q: --namespace is about no driver", args[0])
+				return fmt.Errorf("unexpected argument %q: --namespace cannot be combined with DRIVER", args[0])
 			}
 			_, err := driversNamed(args)
 			return err

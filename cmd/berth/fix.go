@@ -25,11 +25,11 @@ const (
 )
 
 // aboutFix is part of the help of commands with the flag --fix.
-const aboutFix = `With --fix, what can be corrected mechanically is printed as a diff, which git apply takes, and nothing is changed.
---fix=write writes it, and prints what is left. All else of a file stays as it is, with comments and order.`
+const aboutFix = `--fix prints mechanical corrections as a diff for git apply, and changes nothing. --fix=write writes them, and prints
+the remaining findings. The rest of each file stays as it is, with comments and order.`
 
 func (f *fixFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.mode, "fix", "", "`MODE` print what can be corrected mechanically as a diff, or with --fix=write write it")
+	cmd.Flags().StringVar(&f.mode, "fix", "", "`MODE` print mechanical corrections as a diff, or with --fix=write write them")
 	cmd.Flags().Lookup("fix").NoOptDefVal = fixDiff
 	completeFlag(cmd, "fix", oneOf(fixDiff, fixWrite))
 }
@@ -68,7 +68,7 @@ func (f *fixFlag) apply(cmd *cobra.Command, report findings.Report, dirs []strin
 		if f.mode == fixDiff {
 			diff, err := file.Diff()
 			if err != nil {
-				cmd.PrintErrf("no diff of %v; --fix=%s corrects it\n", err, fixWrite)
+				cmd.PrintErrf("cannot show a diff: %v; --fix=%s corrects the file\n", err, fixWrite)
 				continue
 			}
 			if _, err := io.WriteString(cmd.OutOrStdout(), diff); err != nil {

@@ -14,7 +14,7 @@ func isOPM(program string) bool { return filepath.Base(program) == opm.Name }
 func newOPMCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "opm COMMAND...",
-		Short: "Be opm, for whatever calls it by name",
+		Short: "Run commands of opm",
 		Long: `Run a command of opm ` + opm.Version + `: "berth opm render catalog" does what "opm render catalog" does. Linked as opm, this program
 does the same, so that Makefiles, Dockerfiles and pipelines which call opm need no change. Flags, outputs and exit codes are opm's.
 "berth opm --help" lists the commands; the other commands of berth have more.`,

@@ -109,7 +109,7 @@ var help = map[string]string{
 	"MissingImage":                 "set the variables in the message in spec.config.env of the Subscription",
 	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
 	"RequestRefused":               "make the policy or webhook accept the object in the message: the operator tries again each half minute",
-	"PodsRefused":                  "have the API server accept the pods: see the driver's namespace and pods below",
+	"PodsRefused":                  "make the API server accept the pods: see the driver's namespace and pods below",
 	"VolumesInUse":                 "end the pods that the message names: see " + findings.Page("operate/uninstall.md#what-a-removal-waits-for"),
 	"OtherDriver":                  "move over from that driver, or remove this operator: see " + findings.Page("start/install.md#before-you-start"),
 	"SeveralDrivers":               "delete the other operator's Subscription and ClusterServiceVersion, and then its finalizer",

@@ -84,7 +84,7 @@ func judgeMonitoring(namespace string, labels map[string]string) findings.Check 
 		return findings.Pass(monitored, "the cluster's monitoring reads metrics in namespace %s", namespace)
 	}
 	return findings.Warn(notMonitored, escape.Command("oc label namespace %s %s", namespace, drivers.MonitoringLabel+"=true")+
-		" has the cluster's Prometheus read every ServiceMonitor, PodMonitor and PrometheusRule in it, including other operators' objects: see "+
+		" makes the cluster's Prometheus read every ServiceMonitor, PodMonitor and PrometheusRule in it, including other operators' objects: see "+
 		findings.Page("start/install.md#watch-it"),
 		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
 }

@@ -188,7 +188,7 @@ func (b *registryDestination) name(ctx context.Context, ref name.Reference, p co
 		return err
 	}
 	if now != before {
-		return contentErrorf("the tag %s has become %s meanwhile; expected that nobody else sets it: repeat the command", tag, now)
+		return contentErrorf("the tag %s now names %s; expected that nobody else changes it meanwhile: repeat the command", tag, now)
 	}
 	return b.pusher.Put(ctx, tag, rawManifest{text, p.MediaType})
 }

@@ -168,7 +168,7 @@ func Delete(ctx context.Context, pullSpec string) error {
 		return nil
 	}
 	if refused := (*transport.Error)(nil); errors.As(err, &refused) && refused.StatusCode == http.StatusMethodNotAllowed {
-		return fmt.Errorf("deleting %s: its registry does not allow to delete: switch that on there: %w", pullSpec, err)
+		return fmt.Errorf("deleting %s: its registry does not allow deletion: enable it there: %w", pullSpec, err)
 	}
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w%s", pullSpec, err, pushRemedy(ref.Context(), err))

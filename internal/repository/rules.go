@@ -65,7 +65,7 @@ var table = []rule{
 		Why: "The check check_operator_name refuses the change, or warns of it.", Gates: both}, true, false, []string{"check_operator_name"}, checkOperatorName},
 	{findings.Rule{ID: "operator-name-unique", Severity: findings.Error, What: "All ClusterServiceVersions of an operator begin with the same name.",
 		Why: "The check check_operator_name_unique refuses the change.", Gates: community}, false, true, []string{"check_operator_name_unique"}, checkUniqueName},
-	{findings.Rule{ID: "folder-version", Severity: findings.Error, What: "A bundle's folder has the version of its ClusterServiceVersion as name.",
+	{findings.Rule{ID: "folder-version", Severity: findings.Error, What: "A bundle's folder is named after the version of its ClusterServiceVersion.",
 		Why: "The check check_operator_version_directory_name refuses the change.", Gates: both}, true, false, []string{"check_operator_version_directory_name"}, checkFolder},
 	{findings.Rule{ID: "replaces-available", Severity: findings.Error, What: "The version that a bundle replaces is in the repository, and is for each OpenShift that the bundle is for.",
 		Why: "The bundle cannot be added to a catalog that lacks the bundle which it replaces. The check check_replaces_availability refuses the change.", Gates: both}, true, true, []string{"check_replaces_availability"}, checkReplaces},
@@ -335,7 +335,7 @@ func checkMapping(s *subject, _ *bundle) (found []*findings.Finding) {
 		for _, catalog := range m.Catalogs {
 			at := []any{"fbc", "catalog_mapping", i, "catalog_names"}
 			if other, taken := first[catalog]; taken && len(found) < document.MaxFaults {
-				found = append(found, s.inCI(at, "catalog %s is made of template %s, and of %s, too; want one template", catalog, m.Template, other))
+				found = append(found, s.inCI(at, "catalog %s is made from template %s, and from %s, too; want one template", catalog, m.Template, other))
 				continue
 			}
 			first[catalog] = m.Template

@@ -190,7 +190,7 @@ func (in *input) predecessorOf(o *operator) (drivers.Predecessor, error) {
 	}
 	version, err := semver.Parse(number)
 	if err != nil || !version.Equals(v.Spec.Version.Version) {
-		return none, fmt.Errorf("ClusterServiceVersion %s/%s has spec.version %s, want that of its name", v.Namespace, v.Name, v.Spec.Version)
+		return none, fmt.Errorf("ClusterServiceVersion %s/%s has spec.version %s, want the version in its name", v.Namespace, v.Name, v.Spec.Version)
 	}
 	p, err := predecessorAt(d, version)
 	if err != nil {

@@ -29,7 +29,7 @@ var configurable = []setting{
 	{"nodeSelector", func(c v1alpha1.SubscriptionConfig) bool { return len(c.NodeSelector) > 0 }, operatorPod},
 	{"tolerations", func(c v1alpha1.SubscriptionConfig) bool { return len(c.Tolerations) > 0 }, operatorPod},
 	{"affinity", func(c v1alpha1.SubscriptionConfig) bool { return c.Affinity != nil }, operatorPod},
-	{"resources", func(c v1alpha1.SubscriptionConfig) bool { return c.Resources != nil }, "nothing: they are those of the operator's pod alone, and the new operator's are set by its release"},
+	{"resources", func(c v1alpha1.SubscriptionConfig) bool { return c.Resources != nil }, "nothing: they are about the operator's pod alone, and the new operator's release sets its own"},
 	{"volumes", func(c v1alpha1.SubscriptionConfig) bool { return len(c.Volumes) > 0 }, files},
 	{"volumeMounts", func(c v1alpha1.SubscriptionConfig) bool { return len(c.VolumeMounts) > 0 }, files},
 	{"envFrom", func(c v1alpha1.SubscriptionConfig) bool { return len(c.EnvFrom) > 0 }, "look up which variables these are: what is said here about env applies to them"},

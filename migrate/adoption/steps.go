@@ -38,7 +38,7 @@ var steps = migrate.StepTable[*Plan]{
 		return fmt.Sprintf("delete ClusterServiceVersion %s: OLM stops the operator and takes its permissions away; the driver runs on", p.Operator.Version.Name)
 	}},
 	{Name: AddHandOverFinalizer, Has: isOfExtension, Does: func(p *Plan) string {
-		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it does not go as long as an API is owned by it", handOverFinalizer, p.Operator.Extension.Name)
+		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it stays as long as it owns an API", handOverFinalizer, p.Operator.Extension.Name)
 	}},
 	{Name: DeleteExtension, Has: isOfExtension, NoReturn: isOfExtension, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete ClusterExtension %s and orphan its objects: OLM no longer manages the operator, which keeps running", p.Operator.Extension.Name)
@@ -53,7 +53,7 @@ var steps = migrate.StepTable[*Plan]{
 		return fmt.Sprintf("give OLM %d seconds: it may execute a remembered InstallPlan again, whose objects are then deleted again", int(olmDelay.Seconds()))
 	}},
 	{Name: KeepAPIs, Has: isOfExtension, Lists: func(*Plan) bool { return false }, Does: func(p *Plan) string {
-		return fmt.Sprintf("orphan an API again that ClusterExtension %s owns, so that it stays", p.Operator.Extension.Name)
+		return fmt.Sprintf("orphan again an API that ClusterExtension %s owns, so that the API stays", p.Operator.Extension.Name)
 	}},
 	{Name: RemoveHandOverFinalizer, Has: isOfExtension, Does: func(p *Plan) string {
 		return fmt.Sprintf("remove finalizer %s from ClusterExtension %s", handOverFinalizer, p.Operator.Extension.Name)

@@ -106,7 +106,7 @@ func (o *observed) chooseWay(p *Plan, r Request, open []drivers.Driver) migrate.
 		for _, d := range of {
 			p.Plugins = append(p.Plugins, d.Name)
 		}
-		found := migrate.Pass(chosenWay, "the cluster is told by %s", ways[way].does)
+		found := migrate.Pass(chosenWay, "the cluster is configured by %s", ways[way].does)
 		if !ways[way].single {
 			found = append(found, migrate.Pass(allPlugins, "a feature set switches all plugins at once: %s", strings.Join(p.Plugins, ", "))...)
 		}
@@ -234,7 +234,7 @@ func (s *state) checkPools() migrate.Checks {
 	case differs == "":
 		return migrate.Pass(nodePools, "all MachineConfigPools are updated, and none is paused")
 	case s.plan.Direction == Disable: // switching off may be the way out of a wrong order, and waits for the pools
-		return migrate.Warn(nodePools, "it is waited for", "%s", differs)
+		return migrate.Warn(nodePools, "nothing: the command waits for it", "%s", differs)
 	}
 	return migrate.Refuse(nodePools, "wait until it is updated; unpause it if it is paused, and find out why if it is degraded: `oc describe machineconfigpool`", "%s", differs)
 }
@@ -246,7 +246,7 @@ func (s *state) checkRevisions() (found migrate.Checks) {
 		}
 		if moving := component.rollout(); moving != "" {
 			if s.plan.Direction == Disable {
-				found = append(found, migrate.Warn(revisions, "it is waited for", "%s%s", component.component, moving)...)
+				found = append(found, migrate.Warn(revisions, "nothing: the command waits for it", "%s%s", component.component, moving)...)
 				continue
 			}
 			return migrate.Refuse(revisions, fmt.Sprintf("wait until the revision is on all nodes; if it has failed, find out why: `%s`", escape.Command("oc get %s cluster -o yaml", strings.ToLower(component.kind))), "%s%s", component.component, moving)

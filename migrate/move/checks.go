@@ -112,7 +112,7 @@ func (in *input) checkSubscriptions() (found migrate.Checks) {
 		name := s.Namespace + "/" + s.Name
 		switch {
 		case s.Namespace == in.own.Namespace:
-			found = append(found, migrate.Refuse(subscriptions, "find out which one is needed, and delete the other", "Subscription %s is to the same package: OLM v0 would install it again", name)...)
+			found = append(found, migrate.Refuse(subscriptions, "find out which one is needed, and delete the other", "Subscription %s is for the same package: OLM v0 would install the package again", name)...)
 		case s.Status.InstalledCSV != "":
 			found = append(found, migrate.Refuse(subscriptions, "uninstall one of them: both have the same APIs, and OLM v1 lets nobody else change those",
 				"Subscription %s has installed the package in another namespace, too", name)...)
@@ -176,7 +176,7 @@ func (in *input) checkPending() migrate.Checks {
 		return migrate.Refuse(pendingUpdate, "wait until OLM v0 has carried it out; if it cannot, set spec.installPlanApproval of the Subscription to Manual",
 			"there is an update of the operator, which OLM v0 may begin at any time")
 	case state == v1alpha1.SubscriptionStateUpgradePending:
-		return migrate.Warn(pendingUpdate, "approve it first if you want it", "the update to %s waits for approval, and is dropped", current)
+		return migrate.Warn(pendingUpdate, "approve it first if you want it", "the update to %s waits for approval, and the move drops it", current)
 	case state != v1alpha1.SubscriptionStateAtLatest && state != v1alpha1.SubscriptionStateUpgradeAvailable:
 		return migrate.Refuse(pendingUpdate, "find out why with `"+escape.Command("oc -n %s describe subscription %s", in.own.Namespace, in.own.Name)+"`",
 			"the state of Subscription %s/%s is %q, want %s", in.own.Namespace, in.own.Name, state, v1alpha1.SubscriptionStateAtLatest)
@@ -230,7 +230,7 @@ func (in *input) checkGroup() (found migrate.Checks) {
 	}
 	if account := g.Spec.ServiceAccountName; account != "" {
 		found = append(found, migrate.Refuse(scopedAccount, "remove spec.serviceAccountName of the OperatorGroup if the limits are not needed",
-			"OperatorGroup %s/%s has OLM v0 install with the permissions of service account %s, and OLM v1 installs with its own", g.Namespace, g.Name, account)...)
+			"OperatorGroup %s/%s makes OLM v0 install with the permissions of service account %s, and OLM v1 installs with its own", g.Namespace, g.Name, account)...)
 	}
 	if strategy := g.Spec.UpgradeStrategy; strategy != "" && strategy != operatorsv1.UpgradeStrategyDefault {
 		found = append(found, migrate.Warn(operatorGroup, "nothing", "upgradeStrategy %s of the OperatorGroup has no effect any more", strategy)...)
@@ -347,7 +347,7 @@ func (in *input) checkAPIs() migrate.Checks {
 		}
 	}
 	if len(resources) == 0 || v1 {
-		return migrate.Pass(olmV0APIs, "the operator does not use OLM v0's objects, or those of OLM v1, too")
+		return migrate.Pass(olmV0APIs, "the operator does not use OLM v0's objects, or it also uses OLM v1's")
 	}
 	slices.Sort(resources)
 	return migrate.Refuse(olmV0APIs, "read in its documentation whether it works with OLM v1", "the operator may use OLM v0's own objects: it has permissions for %s", strings.Join(slices.Compact(resources), ", "))
@@ -388,8 +388,8 @@ func checkExisting(reasons []prediction.Reason, so string) (found migrate.Checks
 // checkObjects refuses unknown objects and other owners' objects.
 func (in *input) checkObjects() (found migrate.Checks) {
 	if !in.known {
-		found = migrate.Refuse(unknownObjects, "run it with --images, which pulls the bundle",
-			"no InstallPlan shows what the bundle has brought, and the catalog of OLM v1 does not have its manifests: OLM v1 would refuse what exists and is not known")
+		found = migrate.Refuse(unknownObjects, "repeat the command with --images, which pulls the bundle",
+			"neither an InstallPlan nor the catalog of OLM v1 has the bundle's manifests: OLM v1 would refuse existing objects that the move does not know")
 	}
 	for _, p := range in.present {
 		if why, do := in.strange(p); why != "" {
@@ -430,7 +430,7 @@ func (in *input) strange(p present) (why, do string) {
 		func(a v1alpha1.StrategyDeploymentPermissions) bool { return a.ServiceAccountName == p.Object.Name }):
 		return "", ""
 	}
-	return "OLM v0 has not brought it", do
+	return "OLM v0 has not installed it", do
 }
 
 // checkContent refuses a version whose content differs in the catalog of OLM v1: the move would in fact update the operator.

@@ -158,7 +158,7 @@ func TestChecks(t *testing.T) {
 		{"an update that comes", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateUpgradePending }, pendingUpdate, findings.Refused, "about to update"},
 		{"an update that nobody has approved", func(in *input) {
 			in.own.Status.State, in.own.Spec.InstallPlanApproval = v1alpha1.SubscriptionStateUpgradePending, v1alpha1.ApprovalManual
-		}, pendingUpdate, findings.Warning, "is dropped"},
+		}, pendingUpdate, findings.Warning, "the move drops it"},
 		{"an update that may come", func(in *input) { in.own.Status.State = v1alpha1.SubscriptionStateUpgradeAvailable }, pendingUpdate, findings.Refused, "may begin"},
 		{"an update that nobody has asked for yet", func(in *input) {
 			in.own.Status.State, in.own.Spec.InstallPlanApproval = v1alpha1.SubscriptionStateUpgradeAvailable, v1alpha1.ApprovalManual
@@ -227,7 +227,7 @@ func TestChecks(t *testing.T) {
 		{"a webhook", func(in *input) {
 			in.versions[0].Spec.WebhookDefinitions = []v1alpha1.WebhookDescription{{Type: v1alpha1.ValidatingAdmissionWebhook}}
 		}, webhooks, findings.Warning, "1 webhooks"},
-		{"no InstallPlan and no manifests", func(in *input) { in.known = false }, unknownObjects, findings.Refused, "no InstallPlan"},
+		{"no InstallPlan and no manifests", func(in *input) { in.known = false }, unknownObjects, findings.Refused, "neither an InstallPlan"},
 		{"another version owns an object", owned(metav1.OwnerReference{Kind: "ClusterServiceVersion", Name: "ship.v1", UID: "v-9"}), foreignObjects, findings.Refused, "ship.v1"},
 		{"the earlier version has just gone", func(in *input) {
 			in.versions[0].Spec.Replaces = "boat.v0.9.0"
@@ -242,7 +242,7 @@ func TestChecks(t *testing.T) {
 		{"Helm has installed an object", func(in *input) { in.present[1].Annotations = map[string]string{helmNameAnnotation: "fleet"} }, foreignObjects, findings.Refused, "fleet"},
 		{"an object that OLM v0 has not brought", func(in *input) {
 			in.present = append(in.present, exists("", "ConfigMap", "harbour", "chart"))
-		}, foreignObjects, findings.Refused, "OLM v0 has not brought it"},
+		}, foreignObjects, findings.Refused, "OLM v0 has not installed it"},
 		{"an object that an InstallPlan has created", func(in *input) {
 			chart := exists("", "ConfigMap", "harbour", "chart")
 			chart.stepped = true

@@ -172,10 +172,10 @@ func changes(was, now *Plan) (found []string) {
 	compare("the version", fmt.Sprintf("%s with UID %s", was.Version.Name, was.Version.UID), fmt.Sprintf("%s with UID %s", now.Version.Name, now.Version.UID))
 	compare("the Subscription", fmt.Sprintf("%s with UID %s", was.Subscription.Name, was.Subscription.UID), fmt.Sprintf("%s with UID %s", now.Subscription.Name, now.Subscription.UID))
 	compare("spec of the Subscription", spec(was), spec(now))
-	compare("what the ClusterExtension has", was.Extension.describe(), now.Extension.describe())
-	compare("what is taken over", was.TakenOver, now.TakenOver)
-	compare("what the operator needs", was.Needs, now.Needs)
-	compare("what is accepted", was.Accepted, now.Accepted)
+	compare("the ClusterExtension's fields", was.Extension.describe(), now.Extension.describe())
+	compare("the objects to take over", was.TakenOver, now.TakenOver)
+	compare("the packages that the operator needs", was.Needs, now.Needs)
+	compare("the accepted checks", was.Accepted, now.Accepted)
 	return found
 }
 

@@ -49,13 +49,13 @@ func hasBoxcutter(p *Plan) bool   { return toV0(p) && p.Extension.Boxcutter }
 // steps are the steps of all moves. A plan can come to steps that it does not list: a rollback to OLM v0 takes the steps of a move back.
 var steps = migrate.StepTable[*Plan]{
 	{Name: AddVersionFinalizer, Lists: toV1, Does: func(p *Plan) string {
-		return fmt.Sprintf("add finalizer %s to ClusterServiceVersion %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Version.Name)
+		return fmt.Sprintf("add finalizer %s to ClusterServiceVersion %s, so that it stays until it owns nothing", moveFinalizer, p.Version.Name)
 	}},
 	{Name: KeepPermissions, Lists: hasPermissions, Does: func(*Plan) string {
 		return "remove the labels by which OLM v0 would delete the operator's cluster roles"
 	}},
 	{Name: KeepAPIs, Lists: never, Does: func(p *Plan) string {
-		return fmt.Sprintf("annotate an API that OLM v0 does not show as a part of package %s, so that it is known to be of it", p.Package)
+		return fmt.Sprintf("annotate an API that OLM v0 does not show as a part of package %s, so that it is known to belong to the package", p.Package)
 	}},
 	{Name: DeleteVersion, Lists: toV1, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete ClusterServiceVersion %s, and orphan its objects; the operator keeps running", p.Version.Name)
@@ -95,7 +95,7 @@ var steps = migrate.StepTable[*Plan]{
 		return fmt.Sprintf("let the ClusterExtension be as the Subscription was: it %s", p.Extension.follows(p.Version))
 	}},
 	{Name: AddExtensionFinalizer, Lists: toV0, Does: func(p *Plan) string {
-		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it goes when nothing is owned by it any more", moveFinalizer, p.Subject.Name)
+		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it stays until it owns nothing", moveFinalizer, p.Subject.Name)
 	}},
 	{Name: DeleteExtension, Lists: toV0, NoReturn: toV0, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete ClusterExtension %s, and orphan its objects; the operator keeps running", p.Subject.Name)

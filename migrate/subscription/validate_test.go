@@ -94,7 +94,7 @@ func TestRead(t *testing.T) {
 		"an unknown verdict":                  {Update, func(p *Plan) { p.Checks = migrate.Checks{{Code: "x", Verdict: "fine"}} }, "verdict of check"},
 		"safe although a check is refused":    {Update, func(p *Plan) { p.Checks = migrate.Checks{{Code: "x", Verdict: findings.Refused}} }, "safe is true"},
 		"unsafe although no check is refused": {Update, func(p *Plan) { p.Safe = false }, "safe is false"},
-		"steps of another strategy":           {Update, func(p *Plan) { p.Steps = valid(Replace).Steps }, "steps are not those"},
+		"steps of another strategy":           {Update, func(p *Plan) { p.Steps = valid(Replace).Steps }, "steps do not match"},
 		"no outcomes":                         {Update, func(p *Plan) { p.Outcomes = nil }, "outcomes has none"},
 		"an outcome that is null":             {Update, func(p *Plan) { p.Outcomes = append(p.Outcomes, nil) }, "one of outcomes is null"},
 		"an outcome of another":               {Update, func(p *Plan) { p.Outcomes[0].Subscription = "other" }, "outcomes has none"},

@@ -46,15 +46,15 @@ func (s *state) isRecorded() bool { return s.isRecreated() && s.subscription.UID
 
 func (s *state) changedError() error {
 	p := s.plan
-	return fmt.Errorf("somebody has changed Subscription %s: it is to %s; want %s as before, or %s; revert that, or %s",
+	return fmt.Errorf("somebody has changed Subscription %s: it is now for %s; want %s as before, or %s; revert the change, or %s",
 		p.Subject, choiceOf(s.subscription.Spec), p.From, p.To, s.alternative())
 }
 
 func (s *state) foreignError() error {
 	p := s.plan
 	if p.Strategy == Replace && s.isRecreating() {
-		return fmt.Errorf("somebody else has recreated Subscription %s: its UID %s is neither that of the Subscription at the start of this switch nor that of the one it has recreated; "+
-			"find out who has, delete it, and continue with `%s`", p.Subject, s.subscription.UID, s.journal.Command(p, "apply"))
+		return fmt.Errorf("somebody else has recreated Subscription %s: its UID, %s, belongs neither to the Subscription at the start of this switch nor to the one that the switch has recreated; "+
+			"find out who created it, delete it, and continue with `%s`", p.Subject, s.subscription.UID, s.journal.Command(p, "apply"))
 	}
 	return fmt.Errorf("somebody has deleted and recreated Subscription %s: its UID is %s, want %s; %s",
 		p.Subject, s.subscription.UID, cmp.Or(s.recreation().uid, p.Subject.UID), s.journal.Abandon())

@@ -391,7 +391,7 @@ func (sel *selection) warnAboutDeprecatedSuccessors(p *Prediction) {
 			do += "; or set spec.source.catalog.version to " + c.Number().String()
 		}
 		p.risk(Deprecated, do,
-			"%s %s and is deprecated: OLM v1 keeps what is not deprecated rather than update to it", c.Name, leads)
+			"%s %s and is deprecated: OLM v1 keeps a bundle that is not deprecated rather than update to this one", c.Name, leads)
 	}
 }
 

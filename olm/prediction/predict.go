@@ -324,7 +324,7 @@ func (f *subject) predictLater(ctx context.Context, r *resolution) error {
 			return ctx.Err()
 		}
 		if errors.Is(err, errSlow) {
-			f.risk(ResolverSlow, "", "%v; what follows %s is not predicted", errSlow, last)
+			f.risk(ResolverSlow, "", "%v; the updates after %s are not predicted", errSlow, last)
 			return nil
 		}
 		if err != nil {

@@ -64,7 +64,7 @@ func (p *Prediction) refuseFor(b *refusal.Bundle, refused []refusal.Refusal) {
 	}
 }
 
-const unread = "run it with --images, which pulls what the catalog lacks"
+const unread = "repeat the command with --images, which pulls bundles whose manifests the catalog lacks"
 
 // read returns the manifests of a bundle as OLM reads them, or nil if they are not known.
 func (e *Extension) read(ctx context.Context, b *fbc.Bundle) (*refusal.Bundle, error) {

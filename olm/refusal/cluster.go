@@ -75,7 +75,7 @@ func (b *Bundle) twice(r *Request) []Refusal {
 			text += r.Name + "-"
 		}
 		return []Refusal{{Code: Twice, step: stepRollout, Cut: true, Text: text,
-			What: fmt.Sprintf("%s has %s, which OLM v1 makes of its ClusterServiceVersion, too", b.Name, again[0]), Do: "authors: remove the manifest"}}
+			What: fmt.Sprintf("%s has %s, which OLM v1 also makes from its ClusterServiceVersion", b.Name, again[0]), Do: "authors: remove the manifest"}}
 	}
 	text := "1 error occurred:\n"
 	if len(again) > 1 {
@@ -87,7 +87,7 @@ func (b *Bundle) twice(r *Request) []Refusal {
 		names = append(names, o.String())
 	}
 	return []Refusal{{Code: Twice, step: stepInstall, Text: text + "\n",
-		What: fmt.Sprintf("%s has %s, which OLM v1 makes of its ClusterServiceVersion, too: it creates the first one and fails at the second", b.Name, strings.Join(names, ", ")),
+		What: fmt.Sprintf("%s has %s, which OLM v1 also makes from its ClusterServiceVersion: it creates the first one and fails at the second", b.Name, strings.Join(names, ", ")),
 		Do:   "authors: remove the manifest"}}
 }
 
@@ -314,7 +314,7 @@ func Between(from, to *Bundle, r *Request) (all []Refusal, err error) {
 func unsafeChange(present, updated *apiextensionsv1.CustomResourceDefinition) []Refusal {
 	lines, err := crdsafety.Breaks(present, updated)
 	if err != nil { // API servers refuse it, too
-		return []Refusal{{Code: Definition, step: stepSafety, What: fmt.Sprintf("CRD %s cannot be compared with the one before: %v", updated.Name, err), Do: "authors: correct the CRD"}}
+		return []Refusal{{Code: Definition, step: stepSafety, What: fmt.Sprintf("CRD %s cannot be compared with the earlier one: %v", updated.Name, err), Do: "authors: correct the CRD"}}
 	}
 	if len(lines) == 0 {
 		return nil

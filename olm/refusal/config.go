@@ -66,7 +66,7 @@ func misconfigured(b *Bundle, before, fault string) Refusal {
 	text := before + fault
 	fault = strings.ReplaceAll(fault, "\n  - ", " ")
 	return Refusal{Code: Configuration, step: stepConfiguration, Text: text,
-		What: fmt.Sprintf("spec.config of the ClusterExtension is not what %s takes: %s", b.Name, fault),
+		What: fmt.Sprintf("spec.config of the ClusterExtension is not valid for %s: %s", b.Name, fault),
 		Do:   "correct spec.config.inline; OLM does not try again before that"}
 }
 

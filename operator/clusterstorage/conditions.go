@@ -74,7 +74,7 @@ func platformConditions(o observed, choices []choice) []operatorv1.OperatorCondi
 	conditions.set(degraded, operatorv1.ConditionFalse, "AsExpected", "")
 	if o.storage.Spec.ManagementState == operatorv1.Removed {
 		conditions.set(degraded, operatorv1.ConditionTrue, "RemovalNotSupported",
-			"spec.managementState of Storage cluster is Removed, but the platform's storage cannot be removed: set it to Managed, or to Unmanaged to have this operator do nothing")
+			"spec.managementState of Storage cluster is Removed, but the platform's storage cannot be removed: set it to Managed, or to Unmanaged to make this operator do nothing")
 	}
 	conditions.set(upgradeable, operatorv1.ConditionTrue, "AsExpected", "")
 	return conditions.all

@@ -202,14 +202,14 @@ func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOver
 	case next.Stage == predecessor.Stuck:
 		return &hold{reason: predecessor.ReasonStuck, degraded: true, after: settleInterval, message: what + ". It does not go on: " + next.Message}, nil
 	case len(found) > 0:
-		return &hold{reason: predecessor.Reason, after: settleInterval, message: fmt.Sprintf("%s. The cluster storage operator starts its own once that one is gone: see `%s`", what, escape.Command("berth adopt plan %s", d.Name))}, nil
+		return &hold{reason: predecessor.Reason, after: settleInterval, message: fmt.Sprintf("%s. The cluster storage operator starts its own operator once OLM's operator is gone: see `%s`", what, escape.Command("berth adopt plan %s", d.Name))}, nil
 	}
 	left, err := c.leftOf(ctx, d, known)
 	if err != nil {
 		return nil, err
 	}
 	if left != "" {
-		return &hold{reason: ending, progresses: true, after: endInterval, message: "waiting for " + left + " to be gone, of the driver's operator that OLM ran"}, nil
+		return &hold{reason: ending, progresses: true, after: endInterval, message: "waiting until " + left + ", which belongs to the driver's operator that OLM ran, is gone"}, nil
 	}
 	for _, r := range old {
 		if why := r.Unsettled(); why != "" {

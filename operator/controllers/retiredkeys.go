@@ -66,7 +66,7 @@ func (c *Retirement) replaceIn(ctx context.Context, retired *drivers.RetiredKeys
 		}
 		if len(pods.Items) > 0 {
 			pod := pods.Items[0]
-			return fmt.Sprintf("%s, and pod %s on node %s is gone, which needs them; if that node is lost, delete its Node object", waits, pod.Name, pod.Spec.NodeName), nil
+			return fmt.Sprintf("%s, and pod %s on node %s, which still needs them, is gone; if that node is lost, delete its Node object", waits, pod.Name, pod.Spec.NodeName), nil
 		}
 	}
 	return "", c.Applier.ReplaceKeys(ctx, live, desired[0].Object, retired)

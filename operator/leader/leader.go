@@ -156,7 +156,7 @@ func waitFor(key client.ObjectKey, holder *corev1.Pod, began metav1.Time) lockWa
 	switch {
 	case holder.DeletionTimestamp != nil:
 		wait.message = fmt.Sprintf("%s. That pod is being deleted, and its node has not ended it. Its credentials expire at %s, and then this operator takes over. "+
-			"To have it take over at once, make sure that the node is off, and run %s",
+			"To let it take over at once, make sure that the node is off, and run %s",
 			held, holder.DeletionTimestamp.Add(lock.TokenExpiry).UTC().Format(time.RFC3339), escape.Command("oc -n %s delete pod %s --force --grace-period=0", key.Namespace, holder.Name))
 	case wait.active:
 		wait.message = held + ". If that is a pod of another operator, delete its Subscription and its ClusterServiceVersion"

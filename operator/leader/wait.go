@@ -70,8 +70,8 @@ func (w *APIWait) Until(ctx context.Context, lock *Lock, c client.Client, namesp
 			w.set("")
 			return true, nil
 		}
-		if w.set(fmt.Sprintf("the driver's APIs are left to the operator in pod %s, which holds the lock %s, until it is gone: "+
-			"delete its Subscription and its ClusterServiceVersion", other.Pod, other.Lock.Name)) {
+		if w.set(fmt.Sprintf("this operator leaves the driver's APIs to another operator, whose pod %s holds the lock %s, until that operator is gone: "+
+			"delete the other operator's Subscription and ClusterServiceVersion", other.Pod, other.Lock.Name)) {
 			klog.InfoS("Waiting: another operator of the driver is active", "driver", w.driver.CSIName, "pod", other.Pod, "lock", other.Lock)
 		}
 		return false, nil

@@ -52,7 +52,7 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"driver", "kind"}),
 		BlockingPods: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "berth_uninstall_blocking_pods",
-			Help:           "Number of pods that use volumes of the driver and that its removal therefore waits for; 0 if none is under way or held up.",
+			Help:           "Number of pods that block the removal of the driver because they use its volumes; 0 if no removal is blocked.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"driver"}),
 		WaitingForLock: metrics.NewGaugeVec(&metrics.GaugeOpts{

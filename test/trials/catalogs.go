@@ -23,7 +23,7 @@ var onCatalogs = []Attack{
 	{"give OLM's resolver a problem that it does not solve in any time", "it has 30 seconds, and then the prediction says so", "olm/prediction TestSlowResolver"},
 	{"crash OLM's resolver, and with it the command, by a range of versions with an empty alternative", "the prediction says that OLM's catalog operator crashes; a rule reports the range", "olm/prediction TestCrashingResolver"},
 	{"have each comparison with a version take the time and the stack of a range of megabytes", "ranges have at most 64 KiB; a rule reports longer ones", "catalog/fbc TestParseRange"},
-	{"give each of very many entries of a channel another skipRange", "the different ones of a channel that are compared have at most 64 KiB together; a rule reports more", "catalog/rules TestManySkipRanges/others"},
+	{"give each of very many entries of a channel another skipRange", "the different skipRanges of a channel that are compared have at most 64 KiB together; a rule reports more", "catalog/rules TestManySkipRanges/others"},
 	{"have very many bundles require a package of very many versions, each in another range", "the comparisons are limited, and the mirror says so", "catalog/mirror TestManyDependencies"},
 	{"have very many channels make an update that removes very many versions of APIs", "an update is compared and reported once", "catalog/rules TestManyChannelsLoseAnAPI"},
 	{"put a bundle with many APIs into many channels", "all its entries share the APIs", "cmd/berth TestCosts/catalog_plan/apis"},

@@ -182,5 +182,5 @@ func (s *Support) String() string {
 	case s.State == Upcoming:
 		return fmt.Sprintf("begins on %s", s.Begins)
 	}
-	return fmt.Sprintf("not supported today, again until %s", s.Ends)
+	return fmt.Sprintf("in a gap between phases; supported again later, until %s", s.Ends)
 }

@@ -19,7 +19,7 @@ func TestAt(t *testing.T) {
 		"2024-01-01": "Full support until 2024-06-30",
 		"2024-06-30": "Full support until 2024-06-30",
 		"2024-07-01": "Maintenance support until 2025-06-30",
-		"2025-07-01": "not supported today, again until 2026-06-30",
+		"2025-07-01": "in a gap between phases; supported again later, until 2026-06-30",
 		"2026-06-30": "Extended update support until 2026-06-30",
 		"2026-07-01": "ended on 2026-06-30",
 	} {

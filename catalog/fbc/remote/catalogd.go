@@ -78,7 +78,7 @@ const (
 func serviceAuthority(ctx context.Context, client corev1client.CoreV1Interface, namespace string) ([]byte, error) {
 	found, err := client.ConfigMaps(namespace).Get(ctx, authorityName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("namespace %s has no ConfigMap %s with the authority of catalogd's certificate; name a file with it by --catalogd-ca", namespace, authorityName)
+		return nil, fmt.Errorf("namespace %s has no ConfigMap %s with the authority of catalogd's certificate; name a file with it in --catalogd-ca", namespace, authorityName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the authority of catalogd's certificate: %w", err)
@@ -149,7 +149,7 @@ func get(ctx context.Context, from *url.URL, address string, pool *x509.CertPool
 		return err
 	}
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return errors.New("catalogd redirects, and its certificate would not be that of the other server")
+		return errors.New("catalogd redirects the request, expected an answer: the certificate of another server could not be checked")
 	}}
 	response, err := client.Do(request)
 	if err != nil {

@@ -157,18 +157,18 @@ func (s *Set) warn(of bool, format string, args ...any) {
 
 // warnings adds a warning for each part of the file that is ignored.
 func (s *Set) warnings(key string, of *content) {
-	s.warn(of.Platform != nil, "%s.platform is not followed: use oc-mirror for the releases of OpenShift", key)
-	s.warn(of.Helm != nil, "%s.helm is not followed: use oc-mirror for Helm charts, or name their images in %s.additionalImages", key, key)
-	s.warn(of.Samples != nil, "%s.samples is not followed, and by oc-mirror neither", key)
+	s.warn(of.Platform != nil, "%s.platform is ignored: use oc-mirror for the releases of OpenShift", key)
+	s.warn(of.Helm != nil, "%s.helm is ignored: use oc-mirror for Helm charts, or name their images in %s.additionalImages", key, key)
+	s.warn(of.Samples != nil, "%s.samples is ignored, as by oc-mirror", key)
 	for i, o := range of.Operators {
 		at := fmt.Sprintf("%s.operators[%d]", key, i)
 		s.warn(o.SkipDependencies, "%s.skipDependencies changes nothing: dependencies are not added, and warnings name those that are missing", at)
-		s.warn(o.TargetCatalogSourceTemplate != "", "%s.targetCatalogSourceTemplate is not followed: change the CatalogSource that is written", at)
+		s.warn(o.TargetCatalogSourceTemplate != "", "%s.targetCatalogSourceTemplate is ignored: change the CatalogSource that is written", at)
 	}
 	for i, image := range of.AdditionalImages {
 		at := fmt.Sprintf("%s.additionalImages[%d]", key, i)
-		s.warn(image.TargetRepo != "", "%s.targetRepo is not followed: the image is at the place of its registry and repository, which the objects for clusters name", at)
-		s.warn(image.TargetTag != "", "%s.targetTag is not followed: the image keeps its tag or digest", at)
+		s.warn(image.TargetRepo != "", "%s.targetRepo is ignored: the image is at the place of its registry and repository, which the objects for clusters name", at)
+		s.warn(image.TargetTag != "", "%s.targetTag is ignored: the image keeps its tag or digest", at)
 	}
 }
 
@@ -197,7 +197,7 @@ func (s *Set) translate(key string, of *content) error {
 		c, err := o.catalog()
 		fault(at, err)
 		if other := slices.IndexFunc(s.Catalogs, func(c2 Catalog) bool { return c2.Name == c.Name }); other >= 0 && err == nil {
-			fault(at, fmt.Errorf("its name for clusters would be %q, as that of %s.operators[%d]; give it another targetCatalog", c.Name, key, other))
+			fault(at, fmt.Errorf("its name for clusters would be %q, the same as for %s.operators[%d]; give it another targetCatalog", c.Name, key, other))
 		}
 		if strings.HasPrefix(c.Name, ImagesName) {
 			fault(at, fmt.Errorf("its name would be %q, that of additional images; give it another targetCatalog", c.Name))

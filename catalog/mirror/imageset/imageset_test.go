@@ -119,7 +119,7 @@ func TestFaults(t *testing.T) {
 		operator("{catalog: a, targetCatalog: 'sea:v1'}"):                                                     "without a tag",
 		operator("{catalog: a, targetCatalog: quay.io/example/sea}"):                                          "images have such places",
 		operator("{catalog: a, targetCatalog: ../sea}"):                                                       "expected a path",
-		operator("{catalog: quay.io/x/sea:v1}, {catalog: quay.io/x/sea:v2}"):                                  `operators[1]: its name for clusters would be "sea", as that of mirror.operators[0]`,
+		operator("{catalog: quay.io/x/sea:v1}, {catalog: quay.io/x/sea:v2}"):                                  `operators[1]: its name for clusters would be "sea", the same as for mirror.operators[0]`,
 		operator("{catalog: a, targetCatalog: additional-images}"):                                            "that of additional images",
 		operator("{catalog: a, platforms: [{os: linux}]}"):                                                    "expected both",
 		head + "mirror: {additionalImages: [{name: ''}]}":                                                     "additionalImages[0]: its name is missing",
@@ -138,7 +138,7 @@ func TestMissing(t *testing.T) {
 	assert.ErrorContains(t, err, "none.yaml: no such file or directory; expected a file of oc-mirror v2, of kind DeleteImageSetConfiguration")
 }
 
-// TestWarnings: each part that is not followed is named.
+// TestWarnings: each part that is ignored is named.
 func TestWarnings(t *testing.T) {
 	s, err := read(t, head+`archiveSize: 4
 mirror:

@@ -44,7 +44,7 @@ func newRenderCommand() *cobra.Command {
 	var migrate bool
 	cmd := &cobra.Command{
 		Use:   "render REF...",
-		Short: "Print catalogs and bundles, of folders and images, as one stream of documents",
+		Short: "Print catalogs and bundles, from folders and images, as one stream of documents",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, refs []string) error {
 			if migrate {
@@ -90,7 +90,7 @@ func newMigrateCommand() *cobra.Command {
 	var output, level string
 	cmd := &cobra.Command{
 		Use:   "migrate REF DIR",
-		Short: "Write a catalog, of a folder or an image, as a file for each package into a new or empty folder",
+		Short: "Write a catalog, from a folder or an image, as a file for each package into a new or empty folder",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options := render.Options{Output: output}

@@ -120,9 +120,9 @@ func (p *probe) check(flags *flag.FlagSet) (err error) {
 	case p.address == "":
 		return errors.New("-addr is missing; want the host and the port of the server, such as :50051")
 	case p.toConnect <= 0:
-		return fmt.Errorf("-connect-timeout is %s, want more than nothing", p.toConnect)
+		return fmt.Errorf("-connect-timeout is %s, want more than 0", p.toConnect)
 	case p.toAnswer <= 0:
-		return fmt.Errorf("-rpc-timeout is %s, want more than nothing", p.toAnswer)
+		return fmt.Errorf("-rpc-timeout is %s, want more than 0", p.toAnswer)
 	}
 	return nil
 }

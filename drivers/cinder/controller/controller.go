@@ -30,8 +30,8 @@ func New() controller.Own { return controller.Own{Find: findZones} }
 func findZones(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (map[string]string, error) {
 	computes, volumes, err := zonesOf(ctx, cloud, config, source)
 	if err != nil {
-		return nil, fmt.Errorf("whether volumes belong to availability zones is not known: %w. It is found out once, before the driver is installed. "+
-			`If the cloud cannot be asked, say it with the key %s, "true" or "false", of ConfigMap %s/%s`, err, cinder.TopologyKey, drivers.DriverConfigNamespace, cinder.Driver.CloudConfig.Source)
+		return nil, fmt.Errorf("cannot find out whether volumes belong to availability zones: %w. The operator asks the cloud once, before it installs the driver. "+
+			`If the cloud cannot be asked, set the key %s, to "true" or "false", in ConfigMap %s/%s`, err, cinder.TopologyKey, drivers.DriverConfigNamespace, cinder.Driver.CloudConfig.Source)
 	}
 	same := !slices.ContainsFunc(computes, func(zone string) bool { return !slices.Contains(volumes, zone) })
 	klog.InfoS("Volumes belong to availability zones if Cinder has each zone of Nova", "nova", computes, "cinder", volumes, cinder.TopologyKey, same)

@@ -360,7 +360,7 @@ func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[s
 	}
 	for i, id := range slices.Sorted(maps.Keys(volumes)) {
 		if i == maxFileSystems {
-			t.leaveOut("PersistentVolumes name %d file systems, and only %d can exist in a region: access points of the others do not get tags. "+
+			t.leaveOut("PersistentVolumes name %d file systems, and only %d can exist in a region: access points of the other file systems do not get tags. "+
 				"Delete PersistentVolumes of file systems that do not exist", len(volumes), maxFileSystems)
 			break
 		}

@@ -57,7 +57,7 @@ func (c *loop) report(ctx context.Context, o outcome) error {
 	before := c.Reporter.Condition(c.conditionType(set))
 	if since := before.LastTransitionTime.Time; o.set == operatorv1.ConditionFalse && before.Status == o.set && c.Clock.Since(since) >= lasting {
 		conditions[2] = c.condition(degraded, operatorv1.ConditionTrue, "TagsNotSet", fmt.Sprintf(
-			"the tags of existing %s cannot be set, since %s; volumes work all the same: %s", resources, since.UTC().Format(time.RFC3339), o.message))
+			"the tags of existing %s have not been set since %s; volumes work all the same: %s", resources, since.UTC().Format(time.RFC3339), o.message))
 	}
 	if err := c.Reporter.ApplyOperatorStatus(ctx, c.Driver.ConditionPrefix+"Tags", applyoperatorv1.OperatorStatus().WithConditions(conditions...)); err != nil {
 		return err

@@ -38,7 +38,7 @@ func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.Storag
 		class := storageClass(shareType, cloud.Namespace)
 		problem := ""
 		if invalid := validation.IsDNS1123Subdomain(class.Name); len(invalid) > 0 {
-			problem = fmt.Sprintf("%q cannot be the name of one: %s", class.Name, invalid[0])
+			problem = fmt.Sprintf("%q cannot be the name of a StorageClass: %s", class.Name, invalid[0])
 		} else if first, taken := owner[class.Name]; taken {
 			problem = fmt.Sprintf("%s belongs to share type %q", class.Name, first)
 		}

@@ -36,7 +36,7 @@ func TestClasses(t *testing.T) {
 	assert.Empty(t, cmp.Diff([]string{
 		`Share type "fast-ssd" gets no StorageClass: csi-manila-fast-ssd belongs to share type "Fast_SSD". ` +
 			`Rename it in Manila, or make a StorageClass by hand: like one of the others, but with the parameter type: "fast-ssd".`,
-		`Share type "not a name" gets no StorageClass: "csi-manila-not a name" cannot be the name of one: a lowercase RFC 1123 subdomain must consist of ` +
+		`Share type "not a name" gets no StorageClass: "csi-manila-not a name" cannot be the name of a StorageClass: a lowercase RFC 1123 subdomain must consist of ` +
 			`lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for ` +
 			`validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'). ` +
 			`Rename it in Manila, or make a StorageClass by hand: like one of the others, but with the parameter type: "not a name".`,

@@ -104,7 +104,7 @@ func (c creator) mustBeAsAsked(what, want string, differences []string) error {
 	if len(differences) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s exists, but is not what was asked for: %s; want %s. Find out who made it; change or delete it, or use another --name",
+	return fmt.Errorf("%s exists, but differs from the request: %s; want %s. Find out who made it; change or delete it, or use another --name",
 		what, strings.Join(differences, "; "), want)
 }
 
