@@ -8,12 +8,17 @@ import (
 const (
 	// gap is the number of spaces between columns.
 	gap = 3
-	// A column keeps narrow characters while other columns are wider, and always narrowest.
+	// A column keeps narrow characters while other columns are wider, and always narrowest. Names keep wide ones while they can.
+	wide      = 24
 	narrow    = 8
 	narrowest = 3
 )
 
-// fit fits a table into a terminal of this width, if it can: it drops empty columns, and shortens cells of the widest columns.
+// nameColumns are the titles of the columns whose values the next command needs.
+var nameColumns = []string{"PACKAGE", "CHANNEL", "BUNDLE"}
+
+// fit fits a table into a terminal of this width, if it can: it drops empty columns, and shortens cells of the widest columns, names
+// last.
 func fit(table [][]string, columns int) [][]string {
 	if len(table) == 0 {
 		return table
@@ -22,15 +27,18 @@ func fit(table [][]string, columns int) [][]string {
 		table = withoutEmpty(table)
 	}
 	widths := widthsOf(table)
-	for _, least := range []int{narrow, narrowest} {
+	for _, step := range []struct {
+		ofNames bool
+		least   int
+	}{{false, narrow}, {true, wide}, {false, narrowest}, {true, narrowest}} {
 		for sum(widths) > columns {
-			widest := 0
-			for at := range widths {
-				if widths[at] > widths[widest] {
+			widest := -1
+			for at, title := range table[0] {
+				if slices.Contains(nameColumns, title) == step.ofNames && (widest < 0 || widths[at] > widths[widest]) {
 					widest = at
 				}
 			}
-			if widths[widest] <= least {
+			if widest < 0 || widths[widest] <= step.least {
 				break
 			}
 			widths[widest]--

@@ -16,7 +16,8 @@ func TestFit(t *testing.T) {
 		52: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0.1.0,tide.v0.1…", "潮0.1.0-0123456789"}, {"ebb", "-", "1.0.0"}},
 		40: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0.1.0,…", "潮0.1.0-012345…"}, {"ebb", "-", "1.0.0"}},
 		29: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0…", "潮0.1.0-…"}, {"ebb", "-", "1.0.0"}},
-		20: {{"PAC…", "SKIPS", "VERS…"}, {"tide", "tide…", "潮0.1…"}, {"ebb", "-", "1.0.0"}},
+		20: {{"PACKAGE", "SK…", "VER…"}, {"tide", "ti…", "潮0.…"}, {"ebb", "-", "1.0…"}}, // the package is a name
+		16: {{"PAC…", "SK…", "VE…"}, {"tide", "ti…", "潮0…"}, {"ebb", "-", "1.…"}},
 	} {
 		got := fit(table(), columns)
 		assert.Emptyf(t, cmp.Diff(want, got), "%d columns: -want +got", columns)

@@ -27,8 +27,8 @@ func newCatalogListCommand() *cobra.Command {
 and --channel may be patterns, such as 'aws-*'. Bundles are listed once for each of their channels, the latest
 first.
 
-The table is for people and may change. On a terminal, it is as wide as that: long values are cut, and empty
-columns are left out. If the catalog has lifecycles, SUPPORT says how a version is supported today. -o wide cuts none, and has more columns. Programs should use JSON or YAML.
+The table is for people and may change. On a terminal, it is as wide as that: long values are cut, names last, and
+empty columns are left out. If the catalog has lifecycles, SUPPORT says how a version is supported today. -o wide cuts none, and has more columns. Programs should use JSON or YAML.
 
 ` + aboutSources,
 		Example: `  berth catalog list packages catalog
