@@ -223,8 +223,8 @@ func (st *State) unresolved() (found others) {
 
 // refused explains why OLM resolves nothing in the namespace.
 func (f *subject) refused(refusal error, others others) {
-	if errors.Is(refusal, errSlow) {
-		f.Reaction, f.Why = Refused, []Reason{{Code: ResolverSlow, What: fmt.Sprintf("on package %s, %v", f.Package, errSlow),
+	if errors.Is(refusal, errSlow) || errors.Is(refusal, errLarge) {
+		f.Reaction, f.Why = Refused, []Reason{{Code: ResolverSlow, What: fmt.Sprintf("on package %s, %v", f.Package, refusal),
 			Do: "have fewer bundles that exclude each other, or simpler constraints"}}
 		return
 	}
@@ -323,8 +323,8 @@ func (f *subject) predictLater(ctx context.Context, r *resolution) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if errors.Is(err, errSlow) {
-			f.risk(ResolverSlow, "", "%v; the updates after %s are not predicted", errSlow, last)
+		if errors.Is(err, errSlow) || errors.Is(err, errLarge) {
+			f.risk(ResolverSlow, "", "%v; the updates after %s are not predicted", err, last)
 			return nil
 		}
 		if err != nil {

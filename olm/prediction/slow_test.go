@@ -32,6 +32,28 @@ func TestSlowResolver(t *testing.T) {
 	}
 }
 
+// TestLargeResolver: if OLM's resolver takes too much memory, the prediction says so, and no other resolver starts beside it.
+func TestLargeResolver(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, catalogs.WritePigeons(dir, 10))
+	c, _, err := fbc.Read(t.Context(), dir)
+	require.NoError(t, err)
+	defer func(was uint64) {
+		resolverMemory = was
+		isLarge.Store(false)
+	}(resolverMemory)
+	resolverMemory = 1 << 20
+	for range 2 {
+		state, err := Installed(c, "tide", "", "")
+		require.NoError(t, err)
+		got, err := state.Predict(t.Context())
+		require.NoError(t, err)
+		if len(got) != 1 || got[0].Reaction != Refused || len(got[0].Why) != 1 || !strings.HasPrefix(got[0].Why[0].What, "on package tide, OLM's resolver takes more than ") {
+			t.Errorf("the predictions are %+v", got)
+		}
+	}
+}
+
 // TestCrashingResolver: a range with an empty alternative crashes OLM's resolver, but not Berth.
 func TestCrashingResolver(t *testing.T) {
 	text := strings.Join([]string{`{"schema":"olm.package","name":"sea","defaultChannel":"stable"}`,

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"runtime/metrics"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -37,8 +39,24 @@ type resolution struct {
 // catalog, and OLM sets no limit.
 var resolverTime = 30 * time.Second
 
-// errSlow says that the resolver takes too long.
-var errSlow = fmt.Errorf("OLM's resolver takes longer than %s: OLM will, too", resolverTime)
+// resolverMemory limits by how many bytes the heap may grow while OLM's resolver runs, which sets no limit either.
+var resolverMemory uint64 = 768 << 20
+
+// errSlow says that the resolver takes too long, and errLarge that it takes too much memory.
+var (
+	errSlow  = fmt.Errorf("OLM's resolver takes longer than %s: OLM will, too", resolverTime)
+	errLarge = fmt.Errorf("OLM's resolver takes more than %d MiB of memory: OLM will, too", resolverMemory>>20)
+)
+
+// isLarge is set once a resolver was left alone because of its memory. It goes on to take more until the process ends, so no other one starts.
+var isLarge atomic.Bool
+
+// heap returns the size of the heap in bytes.
+func heap() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
 
 // resolve runs OLM's own resolver until the deadline, or until the context ends. Its error is the message that OLM would
 // write into the condition ResolutionFailed of all Subscriptions of the namespace.
@@ -49,6 +67,9 @@ func (st *State) resolve(ctx context.Context) (*resolution, error) {
 	}
 	if !time.Now().Before(st.deadline) {
 		return nil, errSlow
+	}
+	if isLarge.Load() {
+		return nil, errLarge
 	}
 	done := make(chan outcome, 1)
 	go func() { // the resolver takes no context, so a slow one runs until the process ends
@@ -62,13 +83,22 @@ func (st *State) resolve(ctx context.Context) (*resolution, error) {
 	}()
 	limit := time.NewTimer(time.Until(st.deadline))
 	defer limit.Stop()
-	select {
-	case o := <-done:
-		return o.resolution, o.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-limit.C:
-		return nil, errSlow
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for before := heap(); ; {
+		select {
+		case o := <-done:
+			return o.resolution, o.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-limit.C:
+			return nil, errSlow
+		case <-look.C:
+			if heap() > before+resolverMemory {
+				isLarge.Store(true)
+				return nil, errLarge
+			}
+		}
 	}
 }
 
