@@ -83,8 +83,8 @@ func (st *State) resolve(ctx context.Context) (*resolution, error) {
 	}()
 	limit := time.NewTimer(time.Until(st.deadline))
 	defer limit.Stop()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
 	for before := heap(); ; {
 		select {
 		case o := <-done:
@@ -93,7 +93,7 @@ func (st *State) resolve(ctx context.Context) (*resolution, error) {
 			return nil, ctx.Err()
 		case <-limit.C:
 			return nil, errSlow
-		case <-look.C:
+		case <-ticker.C:
 			if heap() > before+resolverMemory {
 				isLarge.Store(true)
 				return nil, errLarge
