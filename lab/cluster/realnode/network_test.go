@@ -90,7 +90,7 @@ func TestProxyConnectsToNodesOnly(t *testing.T) {
 	for to, want := range map[string]string{
 		place.Address.String() + ":80":         "node",
 		onMachine.Listener.Addr().String():     "machine",
-		"192.0.2.1:80":                         "neither a node nor a pod",
+		"192.0.2.1:80":                         "want the address of a real node or of one of its pods",
 		"node.example.com:80":                  "want an IP address",
 		n.Places()[0].Address.String() + ":80": "refused",
 	} {
