@@ -10,7 +10,7 @@ import (
 )
 
 // A Predecessor is an operator of the driver that the Operator Lifecycle Manager (OLM) runs, and that the cluster storage operator
-// succeeds. The fields say how to find that operator, and what it leaves behind. Its package has the same name as the driver's package.
+// succeeds. The fields say how to find that operator, and which objects it leaves behind. It has the same package name as the driver.
 type Predecessor struct {
 	// Versions are the versions of its ClusterServiceVersions, as a range such as ">=4.3.0-0 <4.6.0-0".
 	Versions string
@@ -66,8 +66,8 @@ func logLevel(text string) operatorv1.LogLevel {
 	return ""
 }
 
-// Unsettled returns, as a clause, why an administrator must decide what becomes of the driver; "" if nothing has to be decided. If the
-// earlier operator did not manage the driver, the driver's state is unknown.
+// Unsettled returns, as a clause, why an administrator must first choose the driver's state, or "" if they need not. If the earlier
+// operator did not manage the driver, the driver's state is unknown.
 func (s OldSettings) Unsettled() string {
 	switch {
 	case s.Deleted:

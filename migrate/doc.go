@@ -20,8 +20,8 @@
 //   - Run (migrate/run.go): the engine observes, decides on the next step, executes it, and observes again. The decision is a pure
 //     function of the observed state (migrate/subscription/decide.go, rollback.go), so it makes no difference who executed a step.
 //   - Complete (migrate/ensure.go, run.go): a complete migration is never reopened. Another run only checks whether its result is still in
-//     place (State.Holds), and reports what was removed. Versions that OLM has installed since count as arrived
-//     (migrate/subscription/arrival.go).
+//     place (State.Holds), and reports what was removed. It accepts versions that OLM has installed since
+//     then (migrate/subscription/arrival.go).
 //   - Journal (migrate/journal.go): a ConfigMap holds the plan. Once the migration has begun, nobody can make this plan again, and a
 //     rollback needs nothing else.
 //

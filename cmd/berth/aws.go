@@ -274,5 +274,5 @@ func stopped(ctx context.Context, err error) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &exitError{code: exitTimeout, err: fmt.Errorf("timed out: %w; %s", err, next)}
 	}
-	return fmt.Errorf("interrupted; %s", next)
+	return fmt.Errorf("%w; %s", errInterrupted, next)
 }

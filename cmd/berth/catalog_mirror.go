@@ -284,7 +284,7 @@ func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.
 	})
 	stop()
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted: %s; the same command continues", progress())
+		return fmt.Errorf("%w: %s; the same command continues", errInterrupted, progress())
 	}
 	if err != nil {
 		return fmt.Errorf("%w; copied before that: %s", err, progress())

@@ -133,7 +133,7 @@ A catalog that cannot be read is rejected; if opm rejects it, there is a warning
 			}
 			if fault != nil {
 				first, _, _ := strings.Cut(fault.Error(), "\n")
-				cmd.PrintErrf("warning: opm rejects this catalog, and OLM v0 resolves nothing from some of its channels: %s; `%s` lists all findings\n",
+				cmd.PrintErrf("warning: opm and berth catalog serve reject this catalog: %s; `%s` lists all findings\n",
 					escape.Line(first), escape.Command("berth catalog validate %s", args[0]))
 			}
 			if !dockerfile {

@@ -34,6 +34,9 @@ func main() {
 var readOnly = []string{"bundle validate", "check", "bundle permissions", "catalog diff", "catalog graph", "catalog lifecycle", "catalog list", "catalog plan", "catalog render", "catalog rules", "catalog validate",
 	"switch plan", "switch status", "adopt plan", "adopt status", "move plan", "move status", "csi-migration plan", "csi-migration status", "doctor", "grant list"}
 
+// errInterrupted says that a signal has ended the command.
+var errInterrupted = errors.New("interrupted")
+
 // grace is how long a read-only command may take to end by itself after a signal. Its computations may not check for signals.
 const grace = 500 * time.Millisecond
 
@@ -47,7 +50,7 @@ func endAfter(cmd *cobra.Command) {
 	}
 	context.AfterFunc(cmd.Context(), func() {
 		time.AfterFunc(grace, func() {
-			printError(cmd.Root(), errors.New("interrupted"))
+			printError(cmd.Root(), errInterrupted)
 			os.Exit(exitFailed)
 		})
 	})
@@ -75,8 +78,8 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitFine
 	}
-	if ctx.Err() != nil && !strings.Contains(err.Error(), "interrupted") { // what a library says of a canceled context is of no use
-		printError(root, errors.New("interrupted"))
+	if ctx.Err() != nil && !errors.Is(err, errInterrupted) { // what a library says of a canceled context is of no use
+		printError(root, errInterrupted)
 		return exitFailed
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {

@@ -100,7 +100,7 @@ func finish(ctx context.Context, cmd *cobra.Command, err error, done, status str
 		cmd.PrintErrf("%v; %s\n", err, next)
 		return nil
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted; %s", next)
+		return fmt.Errorf("%w; %s", errInterrupted, next)
 	case ctx.Err() == nil || !errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

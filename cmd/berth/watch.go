@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -45,7 +44,7 @@ func (f *watchFlag) run(cmd *cobra.Command, look func(io.Writer) (awaited bool, 
 		}
 		select {
 		case <-cmd.Context().Done():
-			return errors.New("interrupted")
+			return errInterrupted
 		case <-time.After(watchEvery):
 		}
 	}
