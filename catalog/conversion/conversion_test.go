@@ -121,6 +121,10 @@ func TestFaults(t *testing.T) {
 		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: "tide"}, {Schema: declcfg.SchemaPackage, Name: "moon"}},
 		Bundles:  []declcfg.Bundle{inline},
 	})
+	second := catalogs.Bundle("tide", "tide.v1.1.0")
+	second.Image = ""
+	several := t.TempDir()
+	catalogs.WriteConfig(t, several, declcfg.DeclarativeConfig{Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: "tide"}}, Bundles: []declcfg.Bundle{inline, second}})
 	two := t.TempDir()
 	catalogs.WriteConfig(t, two, declcfg.DeclarativeConfig{Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: "tide"}, {Schema: declcfg.SchemaPackage, Name: "moon"}}})
 	broken := t.TempDir()
@@ -131,6 +135,7 @@ func TestFaults(t *testing.T) {
 		packages  []string
 	}{
 		"no image":   {dir, `catalog.json:6: bundle "tide.v1.0.0" has no image`, conversion.Basic, []string{"tide"}},
+		"no images":  {several, `bundle "tide.v1.0.0" and 1 more have no image`, conversion.Basic, []string{"tide"}},
 		"two":        {two, "has 2 packages, moon, tide, and a template of Berth describes one", conversion.Berth, nil},
 		"no package": {dir, `has no package "sun"`, conversion.Basic, []string{"sun"}},
 		"malformed":  {broken, "a.yaml:1:1: malformed YAML", conversion.Substitutes, nil},
