@@ -19,11 +19,13 @@ import (
 
 	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/findings/nearest"
 	"github.com/berth-csi/berth/internal/oci"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // Request says which bundle to add, and where.
@@ -487,18 +489,11 @@ func (e *edited) replaced(c declcfg.Channel) (string, error) {
 	return head, nil
 }
 
-// headsOf returns the names of the entries that no other one replaces or skips.
+// headsOf returns the names of the heads of a channel with these entries.
 func headsOf(entries []declcfg.ChannelEntry) (heads []string) {
-	updated := map[string]bool{}
-	for _, entry := range entries {
-		for _, name := range append([]string{entry.Replaces}, entry.Skips...) {
-			updated[name] = true
-		}
-	}
-	for _, entry := range entries {
-		if !updated[entry.Name] {
-			heads = append(heads, entry.Name)
-		}
+	c := &fbc.Channel{Channel: declcfg.Channel{Entries: entries}}
+	for _, e := range upgrade.Of(&fbc.Package{}, c).Heads {
+		heads = append(heads, e.Name)
 	}
 	return heads
 }
