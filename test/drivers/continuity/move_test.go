@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -108,7 +109,7 @@ func moveByEach(t *testing.T, start func(*testing.T, *movedDriver, map[string]st
 			m.AwaitReady(t)
 			before := m.observe(t)
 			m.run(t, []step{
-				{"the operator moves to OLM v1", func(t *testing.T) { m.move(t, move.ToV1) }, func(t *testing.T) { m.mustBeAs(t, before) }},
+				{"the operator moves to OLM v1", func(t *testing.T) { m.move(t, move.ToV1) }, func(t *testing.T) { m.mustBeAs(t, before); m.awaitProperties(t) }},
 				{"a volume is created", func(t *testing.T) { m.useVolume(t, "with-olm-v1") }, nil},
 				{"the operator moves back to OLM v0", func(t *testing.T) { m.move(t, move.ToV0) }, func(t *testing.T) { m.awaitInstalled(t, "1.0.0"); m.mustBeAs(t, before) }},
 				{"another volume is created", func(t *testing.T) { m.useVolume(t, "with-olm-v0") }, nil},
@@ -136,6 +137,19 @@ func (m *movedDriver) useVolume(t *testing.T, name string) {
 	claim := m.claim(t, name)
 	m.Run(t, testbed.Pod{Name: name, Node: testbed.Nodes[0], Claim: claim})
 	m.Bound(t, claim)
+}
+
+// awaitProperties waits until OLM v1 has annotated the operator's pods with the properties of the bundle, of which the plan warns.
+func (m *movedDriver) awaitProperties(t *testing.T) {
+	t.Helper()
+	cluster.Eventually(t, testbed.Limit, "the operator's pods to get the annotation olm.properties", func(ctx context.Context) error {
+		operator := &appsv1.Deployment{}
+		err := m.Client().Get(ctx, client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: m.Driver.Operator.Name}, operator)
+		if err == nil && operator.Spec.Template.Annotations["olm.properties"] == "" {
+			err = fmt.Errorf("the annotations are %v", operator.Spec.Template.Annotations)
+		}
+		return err
+	})
 }
 
 // move is "berth move apply".
