@@ -132,7 +132,7 @@ func veryMany(a arena) {
 	const counted = "count/sharedvolumes.aws-efs.managed.openshift.io"
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.attacker.namespace, Name: "few"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("3")}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("0")}},
 	}
 	a.do("create", a.client.Create(a.t.Context(), quota))
 	// Kubernetes discovers every 30 seconds which resources a quota can count, and updates quotas when that changes.
@@ -141,10 +141,11 @@ func veryMany(a arena) {
 		if err := a.client.Patch(ctx, quota, patch(change)); err != nil {
 			return err
 		}
-		if _, ok := quota.Status.Used[counted]; !ok {
-			return fmt.Errorf("its status is %v", quota.Status)
-		}
-		return nil
+		return a.overQuota(ctx, quota, a.own("logs-0"))
+	})
+	a.do("raise the quota", a.client.Patch(a.t.Context(), quota, patch(`{"spec":{"hard":{"`+counted+`":"3"}}}`)))
+	cluster.Eventually(a.t, time.Minute, "the quota to be raised", func(ctx context.Context) error {
+		return a.attacker.api.Create(ctx, a.own("logs-0"), client.DryRunAll)
 	})
 	for i := range 3 {
 		a.created(a.own(fmt.Sprint("logs-", i)))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
@@ -208,13 +209,20 @@ func (env testEnv) noClaims(namespace string) *corev1.ResourceQuota {
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("0")}},
 	}
 	env.do("create", env.client.Create(env.t.Context(), quota))
-	env.eventually("the quota to be in force", quota, func() error {
-		if len(quota.Status.Hard) == 0 {
-			return fmt.Errorf("its status is empty")
-		}
-		return nil
+	cluster.Eventually(env.t, waitLimit, "the quota to be in force", func(ctx context.Context) error {
+		return env.overQuota(ctx, quota, foreignClaim(namespace, "none"))
 	})
 	return quota
+}
+
+// overQuota returns an error unless the API server refuses to create an object because of a quota. The status of the
+// quota does not show that: the API server follows quotas with a cache of its own.
+func (env testEnv) overQuota(ctx context.Context, quota *corev1.ResourceQuota, object client.Object) error {
+	err := env.client.Create(ctx, object, client.DryRunAll)
+	if err == nil || !strings.Contains(err.Error(), "exceeded quota: "+quota.Name) {
+		return fmt.Errorf("creating %s ends with: %v", object.GetName(), err)
+	}
+	return nil
 }
 
 // volume returns a volume as somebody else may create it.
