@@ -102,43 +102,59 @@ func TestRollback(t *testing.T) {
 // TestCrashSweep injects each kind of fault into single writes of a move there and back. Whatever the fault, the end is the same.
 func TestCrashSweep(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
-	var plans []fault.Scenario
-	for name, boxcutter := range map[string]bool{"helm": false, "boxcutter": true} {
-		for _, to := range []move.Target{move.ToV1, move.ToV0} {
-			play := func(t *testing.T, injector *fault.Injector) []fault.Write {
-				t.Helper()
-				p := s.newPlace(t, boxcutter)
-				p.startV1()
-				if to == move.ToV0 {
-					p.Run(p.apply(move.ToV1))
-				}
-				apply := p.apply(to)
-				p.RunWith(injector, apply)
-				p.mustBe("the operator to be with "+string(to), p.isWith(to))
-				p.MustWriteNothing(apply)
-				return injector.Writes()
-			}
-			var points []fault.Point
-			for _, w := range play(t, fault.Record()) {
-				points = append(points, w.Point)
-			}
-			plans = append(plans, fault.Scenario{Name: name + "-" + string(to), Points: points, Sample: 6, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
-				injector := fault.InjectNth(slices.Index(points, at)+1, f)
-				play(t, injector)
-				return injector.Came()
-			}})
-		}
-	}
 	workers := 8
-	if fault.All() { // 938 faults, and each try mostly waits: with eight of them, two processors were idle for three quarters of the time
-		workers = 20
+	siteFor := func(direction) *site { return newSite(t) }
+	if fault.All() {
+		// 938 faults. One OLM v0 installs and removes some five operators a minute, however many ask for it, so there are four.
+		workers = 24
+		siteFor = func(d direction) *site { return siteNamed(t, "TestCrashSweep-"+d.String()) }
 	}
-	for i, tally := range fault.Sweep(t, workers, plans...) {
+	var scenarios []fault.Scenario
+	for _, d := range []direction{{false, move.ToV1}, {false, move.ToV0}, {true, move.ToV1}, {true, move.ToV0}} {
+		s := siteFor(d)
+		var points []fault.Point
+		for _, w := range d.play(t, s, fault.Record()) {
+			points = append(points, w.Point)
+		}
+		scenarios = append(scenarios, fault.Scenario{Name: d.String(), Points: points, Sample: 6, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+			injector := fault.InjectNth(slices.Index(points, at)+1, f)
+			d.play(t, s, injector)
+			return injector.Came()
+		}})
+	}
+	for i, tally := range fault.Sweep(t, workers, scenarios...) {
 		if len(tally.Missed) > 0 {
-			t.Errorf("%s: %s", plans[i].Name, tally)
+			t.Errorf("%s: %s", scenarios[i].Name, tally)
 		}
 	}
+}
+
+// direction is a move with one of OLM v1's appliers, there or back.
+type direction struct {
+	boxcutter bool
+	to        move.Target
+}
+
+func (d direction) String() string {
+	if d.boxcutter {
+		return "boxcutter-" + string(d.to)
+	}
+	return "helm-" + string(d.to)
+}
+
+// play moves an operator, and returns the writes of that move.
+func (d direction) play(t *testing.T, s *site, injector *fault.Injector) []fault.Write {
+	t.Helper()
+	p := s.newPlace(t, d.boxcutter)
+	p.startV1()
+	if d.to == move.ToV0 {
+		p.Run(p.apply(move.ToV1))
+	}
+	apply := p.apply(d.to)
+	p.RunWith(injector, apply)
+	p.mustBe("the operator to be with "+string(d.to), p.isWith(d.to))
+	p.MustWriteNothing(apply)
+	return injector.Writes()
 }
 
 const movePage = "move/move-to-olm-v1.md"

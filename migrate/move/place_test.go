@@ -59,7 +59,12 @@ type site struct{ *cluster.Cluster }
 func newSite(t *testing.T) *site {
 	t.Helper()
 	test, _, _ := strings.Cut(t.Name(), "/")
-	s := &site{cluster.Shared(t, cluster.Options{OLM: true, Name: test})}
+	return siteNamed(t, test)
+}
+
+func siteNamed(t *testing.T, name string) *site {
+	t.Helper()
+	s := &site{cluster.Shared(t, cluster.Options{OLM: true, Name: name})}
 	if err := crds.OLMv1.Create(t.Context(), s.Client()); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
