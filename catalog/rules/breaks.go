@@ -148,7 +148,7 @@ func (b *breaks) of(e *upgrade.Entry) (cause, *upgrade.Entry) {
 	return found.cause, found.last
 }
 
-// fromLeast rotates a cycle of names so that it begins and ends with the least one: the text is then the same from wherever the cycle was
+// fromLeast rotates a cycle of names so that it begins and ends with the least one: the text is then the same, wherever the cycle was
 // entered.
 func fromLeast(cycle []string) []string {
 	cycle = cycle[1:] // the first name is also the last
@@ -156,9 +156,9 @@ func fromLeast(cycle []string) []string {
 	return slices.Concat(cycle[least:], cycle[:least+1])
 }
 
-// after returns why OLM does not update from the entry where updates end. Usually, another entry skips the entry after it. The skipped
-// entry may also be further on: OLM does not install the entries before a skipped entry, unless replaces leads from the head to them. As in
-// of, all entries on the way have the same end.
+// after returns why OLM does not update from the entry where updates end. Usually, the entry after that one is skipped by another entry.
+// The skipped entry may also be further on: OLM does not install the entries before a skipped entry, unless replaces leads from the head to
+// them. As in of, all entries on the way have the same end.
 func (b *breaks) after(last *upgrade.Entry) (cause, *upgrade.Entry) {
 	var way []*upgrade.Entry
 	found, known := b.skipped[last]

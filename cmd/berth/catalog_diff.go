@@ -35,16 +35,16 @@ old ones: images, permissions, versions of CustomResourceDefinitions, install mo
 Permissions are compared only if the catalogs carry them, in properties of type olm.bundle.object. Long
 lists and digests are shortened, but not in JSON.
 
-With --for olm-v1, it also lists the installed versions for which OLM v1 does less than before, because it
+With --for olm-v1, the command also lists the installed versions for which OLM v1 does less than before, because it
 refuses the update that it chooses, or finds none.
 
 ` + aboutSources,
 		Example: `  berth catalog diff catalog/certified new/certified
 
-  # With what a cluster has today
+  # From the catalog that a cluster has today
   berth catalog diff quay.io/operatorhubio/catalog:latest catalog aws-efs-operator
 
-  # For a pull request, which only what strands clusters fails
+  # In a pull request: fail only if clusters would be stranded
   berth catalog diff main/catalog catalog -o markdown --fail-on lost`,
 		Annotations: found("something changes, or with --fail-on=lost if updates are lost"),
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -18,7 +18,8 @@ import (
 // Incomplete ones are in a separate folder.
 type Store struct {
 	folder string
-	// changing is held by who creates or changes something. The sidecars elect a leader, so one process does.
+	// changing is held while something is created or changed. A mutex is enough: the sidecars elect a leader, so only one process does
+	// that.
 	changing *sync.Mutex
 }
 
@@ -53,7 +54,7 @@ type Record struct {
 	Node string `json:"node,omitempty"`
 }
 
-// OpenStore opens the store in a folder, which must exist: where nothing is mounted, a node would keep volumes of its
+// OpenStore opens the store in a folder, which must exist: if it were created where nothing is mounted, a node would keep volumes of its
 // own.
 func OpenStore(folder string) (Store, error) {
 	for _, kind := range Kinds {
@@ -67,7 +68,7 @@ func OpenStore(folder string) (Store, error) {
 // Folder is where the store is.
 func (s Store) Folder() string { return s.folder }
 
-// Names returns the IDs of all of a kind.
+// Names returns the IDs of everything of a kind.
 func (s Store) Names(kind string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(s.folder, kind))
 	var names []string
@@ -115,8 +116,8 @@ func (s Store) Get(kind, id string) (Record, error) {
 	return r, json.Unmarshal(text, &r)
 }
 
-// create creates a volume or a snapshot with a copy of the folder from, or empty if from is "". It returns the ID and
-// the Record, also if one with that name exists already. The folder appears when it is complete.
+// create creates a volume or a snapshot with a copy of the content of the folder "from", or without content if from is "". It returns the
+// ID and the Record. If the name exists already, it returns what is there. The folder appears when it is complete.
 func (s Store) create(kind string, r Record, from string) (string, Record, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()

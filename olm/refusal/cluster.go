@@ -62,7 +62,7 @@ func In(ctx context.Context, c Cluster, b, installed *Bundle, r *Request) ([]Ref
 	return slices.Concat(b.unserved(missing, r), existingFor(existing, present, installed != nil, r), unsafe), nil
 }
 
-// twice returns the refusal of a bundle with an object that OLM makes itself, too. Helm creates the first of the two, and fails at the
+// twice returns the refusal of a bundle with an object that OLM also makes itself. Helm creates the first of the two, and fails at the
 // second. In an update, either may come first.
 func (b *Bundle) twice(r *Request) []Refusal {
 	_, again := b.objects(r)
@@ -145,7 +145,7 @@ func (r *Request) strangeness(object *unstructured.Unstructured) (texts []string
 // dryRun is the prefix of Helm's messages from its dry run before it installs.
 const dryRun = "failed to get release state using server-side dry-run: "
 
-// existingFor returns the refusal because of existing objects. Helm stops at the first object. OLM has a text of its own for installations.
+// existingFor returns the refusal because of existing objects. Helm stops at the first object. For installations, OLM has its own text.
 func existingFor(objects []Object, present []*unstructured.Unstructured, update bool, r *Request) []Refusal {
 	if len(objects) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func existingFor(objects []Object, present []*unstructured.Unstructured, update 
 	}
 	return []Refusal{{Code: Existing, step: stepObjects, Text: dryRun + text,
 		What: fmt.Sprintf("%s exists and does not belong to this ClusterExtension%s: %s", first, more(objects), strings.Join(r.strangeness(present[0]), "; ")),
-		Do: fmt.Sprintf("if OLM v0 has installed the operator, move it with `berth move`; if it may be taken over otherwise, add the label %s=Helm and the annotations %s=%s and %s=%s; else delete it if nobody needs it, or remove what it belongs to",
+		Do: fmt.Sprintf("if OLM v0 has installed the operator, move the operator with `berth move`; otherwise, if the object may be taken over, add to it the label %s=Helm and the annotations %s=%s and %s=%s; if not, delete it if nobody needs it, or remove what it belongs to",
 			managedByLabel, releaseNameAnnotation, r.Name, releaseNamespaceAnnotation, r.Namespace)}}
 }
 
@@ -171,7 +171,7 @@ func more(objects []Object) string {
 	if len(objects) == 1 {
 		return ""
 	}
-	return fmt.Sprintf(", and %d other objects", len(objects)-1)
+	return fmt.Sprintf(" (%d more like it)", len(objects)-1)
 }
 
 // colliding returns the refusal of Boxcutter, which takes over only objects that its ClusterObjectSet controls. Boxcutter applies one phase
@@ -183,8 +183,8 @@ func (b *Bundle) colliding(objects []Object, r *Request) []Refusal {
 	first := slices.MinFunc(objects, func(a, b Object) int { return phaseOf(a.Kind) - phaseOf(b.Kind) })
 	return []Refusal{{Code: Existing, step: stepRollout, Cut: true,
 		Text: fmt.Sprintf("revision object collisions in phase %d", slices.Index(b.phasesOf(r), phaseOf(first.Kind))),
-		What: fmt.Sprintf("%s exists, and OLM v1 with the feature gate %s takes over nothing that is not marked for it%s", first, featuregates.Boxcutter, more(objects)),
-		Do:   "if OLM v0 has installed the operator, move it with `berth move`; otherwise delete it if nobody needs it, or remove what it belongs to"}}
+		What: fmt.Sprintf("%s exists%s, and OLM v1 with the feature gate %s takes over nothing that is not marked for it", first, more(objects), featuregates.Boxcutter),
+		Do:   "if OLM v0 has installed the operator, move the operator with `berth move`; otherwise delete the object if nobody needs it, or remove what it belongs to"}}
 }
 
 // unserved returns the refusal because of kinds that the API server does not serve.

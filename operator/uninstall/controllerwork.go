@@ -52,8 +52,8 @@ type worksForController interface {
 	work(drivers.Driver) string
 }
 
-// attachment, deletedVolume and snapshotContent hold the required fields of a VolumeAttachment, a PersistentVolume and
-// a VolumeSnapshotContent.
+// attachment, deletedVolume and snapshotContent hold the fields of a VolumeAttachment, a PersistentVolume and a VolumeSnapshotContent that
+// are read here.
 type (
 	attachment struct {
 		Metadata struct{ Name string }

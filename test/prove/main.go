@@ -1,5 +1,5 @@
-// Command prove runs one of the suites that take too long for "make test", and ends with a table of results. It fails
-// if a test fails or is skipped, except for a test that not every machine can run: it names those.
+// Command prove runs one of the suites that take too long for "make test", and ends with a table of results. It fails if a test fails or is
+// skipped, but only names skipped tests that not every machine can run.
 package main
 
 import (
@@ -26,15 +26,15 @@ import (
 // limit is the time limit of a suite, unless it has its own.
 const limit = 2 * time.Hour
 
-// suite is a set of tests of one package.
+// suite is a set of tests of one or several packages.
 type suite struct {
 	name    string
 	about   string
-	pkg     string   // with spaces between them if there are several
+	pkg     string   // a package, or several with spaces between them
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
 	bench   string   // which benchmarks instead, as in go test -bench
-	logs    bool     // prints what the tests log, and not only those that fail
+	logs    bool     // prints what all tests log, not only failing tests
 	given   string   // the variable that names what it needs besides the clone
 	limit   time.Duration
 	// kubernetes is the version of Kubernetes of its clusters, if it is not the pinned one.
@@ -60,10 +60,10 @@ func certifications() (all []suite) {
 }
 
 var ordinary = []suite{
-	{name: "gates-replay", given: "OPERATORS", about: "the last 300 changes that were merged into each repository of operators of the variable OPERATORS, a list of clones with their history: no error but what the pipelines' own rules raise, and what test/gates/testdata/faults.txt lists", pkg: "./test/gates", run: "^TestReplay$", logs: true},
-	{name: "bundles", given: "OPERATORS", about: "every bundle of the repositories of operators of the variable OPERATORS, a list of clones: the same bytes as opm's, no refusal that opm does not have, and a sample of errors that opm, OLM or the API server have, too; test/bundles has -part=K/N for a part", pkg: "./test/bundles", run: "^TestPublished", logs: true},
+	{name: "gates-replay", given: "OPERATORS", about: "the last 300 merged changes of each repository of operators in the variable OPERATORS, a list of clones with their history: no errors except errors that the pipelines' own rules raise, too, or that test/gates/testdata/faults.txt lists", pkg: "./test/gates", run: "^TestReplay$", logs: true},
+	{name: "bundles", given: "OPERATORS", about: "every bundle of the repositories of operators in the variable OPERATORS, a list of clones: the same bytes as opm's, no refusal that opm does not have, and a sample of errors that opm, OLM or the API server have, too; test/bundles has -part=K/N for a part", pkg: "./test/bundles", run: "^TestPublished", logs: true},
 	{name: "costs", about: "every command with hostile inputs ten times as large as in make test, each in a process with a budget of seconds and MiB: its table", pkg: "./cmd/berth", run: "^TestCosts$", options: []string{"-all-costs"}, logs: true},
-	{name: "pairs", about: "hostile texts in each field of catalogs, bundles and repositories of operators, with each report of each command in each format, where make test tries one pair in forty; each fixture with each report in each format, where make test tries one format; and each hostile text with whole commands", pkg: "./cmd/berth ./test/reports", run: "^Test(Pairs|EveryFormat|HostileFiles)$", options: []string{"-all-pairs"}, logs: true},
+	{name: "pairs", about: "hostile texts in each field of catalogs, bundles and repositories of operators, with each report of each command in each format (make test tries one pair in forty); each fixture with each report in each format (make test tries one format); and whole commands with each hostile text", pkg: "./cmd/berth ./test/reports", run: "^Test(Pairs|EveryFormat|HostileFiles)$", options: []string{"-all-pairs"}, logs: true},
 	{name: "sweep-operator-install", about: "every fault at every write and watch of the operator while it installs a driver", pkg: "./operator", run: "^TestCrashSweep$/^install$", options: []string{"-all-faults"}},
 	{name: "sweep-operator-adopt", about: "the same while it adopts the objects of an earlier operator", pkg: "./operator", run: "^TestCrashSweep$/^adopt$", options: []string{"-all-faults"}},
 	{name: "sweep-operator-uninstall", about: "the same while it removes the driver", pkg: "./operator", run: "^TestCrashSweep$/^uninstall$", options: []string{"-all-faults"}},
@@ -86,7 +86,7 @@ var ordinary = []suite{
 	{name: "olm-v1", about: "the EFS operator moves from OLM v0 to OLM v1, is updated, and leaves its API when it is removed, by the commands of docs/move/olm-v1.md, as root", pkg: "./test/drivers/continuity", run: "^TestEFSOfOLMv1$", options: []string{"-all-drivers"}, logs: true},
 	{name: "olm-v1-predictions", given: "BOXCUTTER", about: "what berth catalog plan says of ClusterExtensions is what OLM v1 does, in six setups, as root; with OPERATORS=DIR, also of public operators", pkg: "./test/olmv1", run: "^TestPredictions", options: []string{"-olm-v1"},
 		optional: regexp.MustCompile("^TestPredictionsOfPublicOperators$")},
-	{name: "published", about: "what make release pushes to a registry is what runs: OLM v0 from images of catalogs and bundles, OLM v1, must-gather, as root", pkg: "./test/drivers/continuity", run: "^TestPublishedRelease$", options: []string{"-all-drivers"}, logs: true},
+	{name: "published", about: "what make release pushes to a registry runs: under OLM v0, from images of the catalog and bundles, and under OLM v1, with must-gather, as root", pkg: "./test/drivers/continuity", run: "^TestPublishedRelease$", options: []string{"-all-drivers"}, logs: true},
 	{name: "endurance", about: "500 nodes and 5,000 claims of the EBS driver, beside which claims come and go for an hour, as root", pkg: "./test/drivers/endurance", run: "^TestChurn$", options: []string{"-endurance=1h", "-nodes=500", "-claims=5000"}, logs: true},
 	{name: "pages", about: "the pages about the EFS driver, from its installation to its removal, and moves from other operators: an administrator runs their commands", pkg: "./test/e2e", run: "^Test(FollowPages|MoveOver|FollowSwitchPage)$", options: []string{"-follow-pages"}, logs: true},
 	{name: "life", about: "the long life of a cluster with the EFS driver, and its journal, as root", pkg: "./test/drivers/continuity", run: "^TestLife$", options: []string{"-all-drivers"}, logs: true},
@@ -131,7 +131,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return suites[at].prove(ctx, out)
 }
 
-// writeMatrix writes the names of all suites that need nothing besides the clone and build no other Kubernetes, or of one suite, as the JSON of a workflow's matrix.
+// writeMatrix writes a workflow's matrix as JSON: the name of one suite or, if only is empty, the names of all suites that need nothing
+// besides the clone and build no other Kubernetes.
 func writeMatrix(out io.Writer, only string) error {
 	names := []string{}
 	for _, s := range suites {
@@ -164,7 +165,7 @@ func (s suite) prove(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// proveWithLog is prove that also writes all that the tests print to a log. It returns how many of them passed.
+// proveWithLog does the same, and writes all that the tests print to a log. It returns how many tests passed.
 func (s suite) proveWithLog(ctx context.Context, out, log io.Writer) (passed int, err error) {
 	began := time.Now()
 	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, cmp.Or(s.limit, limit))
@@ -214,7 +215,7 @@ func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 type tally struct {
 	out, log io.Writer // the log has all that the tests print
 	began    time.Time
-	// benchmarks says that there are no tests, and that go test says only of the package that all went well.
+	// benchmarks is set if the suite has benchmarks instead of tests: go test then reports success only for the package.
 	benchmarks bool
 	logs       bool                // prints what all tests log
 	optional   *regexp.Regexp      // as in suite

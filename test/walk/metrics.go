@@ -46,7 +46,7 @@ const day = 24 * time.Hour
 // An Authority issues serving certificates as OpenShift does.
 type Authority struct{ ca *crypto.CA }
 
-// NewAuthority returns an authority whose certificate pods in some namespaces find in a ConfigMap.
+// NewAuthority returns an authority, and creates a ConfigMap with its certificate in each of the namespaces, for the pods there.
 func NewAuthority(t testing.TB, c *cluster.Cluster, namespaces ...string) Authority {
 	t.Helper()
 	authority, err := crypto.MakeSelfSignedCAConfig("service-ca", day)
@@ -81,8 +81,8 @@ func (a Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// A Scraper reads the metrics of the pods behind a Service, as Prometheus does: it looks up their
-// addresses, and trusts who can show a certificate for the Service's name.
+// A Scraper reads the metrics of the pods behind a Service, as Prometheus does: it looks up their addresses, and trusts whoever shows a
+// certificate for the Service's name.
 type Scraper struct {
 	Service    *corev1.Service
 	DiscoverAs *rest.Config // an account that may list the pods

@@ -89,7 +89,7 @@ func (r recipe) build(ctx context.Context, into string, report func(Progress)) e
 	return r.nameAfterTools(into)
 }
 
-// writePins writes the go.mod that the go command completes into a folder, and returns its path.
+// writePins writes a go.mod to a folder, for the go command to complete, and returns its path.
 func (r recipe) writePins(ctx context.Context, into string) (string, error) {
 	if r.kubernetes != "" {
 		return writeModuleOf(ctx, r.kubernetes, into)
@@ -121,17 +121,16 @@ func copyPins(from, into string) (string, error) {
 // Commands that compile programs. With -v the go command prints a line for each package that it compiles, but not for those in its own cache.
 var (
 	goBuild = []string{"build", "-v"}
-	goTest  = []string{"test", "-c", "-vet=off"} // where -v has another meaning, and vet would check all packages below
+	goTest  = []string{"test", "-c", "-vet=off"} // here -v has another meaning, and vet would analyze all dependencies, too
 )
 
-// compile builds the programs that args name, with the build flags among them, in the module in one folder, into
-// another folder.
+// compile builds programs of the module in one folder into another folder. args are build flags and the programs' packages.
 func compile(ctx context.Context, module, into string, command, args []string, report func(Progress)) error {
 	total, err := download(ctx, module, args, report)
 	if err != nil {
 		return err
 	}
-	// With a trailing separator the go command knows that it is a folder, even if it does not exist.
+	// With a trailing separator, the go command knows that the output is a folder, even if it does not exist.
 	return compileWith(ctx, module, total, slices.Concat(command, []string{"-o", into + string(filepath.Separator)}, args), report)
 }
 
@@ -147,8 +146,8 @@ func compileWith(ctx context.Context, module string, total int, args []string, r
 	return err
 }
 
-// download fetches the modules that programs need, and returns the number of their packages. Unlike "go mod download",
-// listing the packages fetches only compiled modules.
+// download fetches the modules that programs need, and returns the number of their packages. Unlike "go mod download", listing the packages
+// fetches only modules with a package that is compiled.
 func download(ctx context.Context, module string, args []string, report func(Progress)) (packages int, err error) {
 	fetched := 0
 	report(Progress{Phase: "downloading modules"})

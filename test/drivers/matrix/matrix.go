@@ -38,7 +38,7 @@ var Capabilities = []struct {
 	{Publish, "pods write and read files of the volume; if the driver can share it, from two nodes at the same time"},
 	{Expand, "a claim that asks for more gets it, and its file system grows"},
 	{Snapshot, "a snapshot of a claim is taken, and a new claim has its content"},
-	{Delete, "with the claim, all that was made for it in the cloud goes"},
+	{Delete, "when a claim is deleted, so is everything in the cloud that was made for it"},
 	{Tags, "the driver's resources have the tags that the Infrastructure wants"},
 	{STS, "the driver works with short-lived tokens instead of a key pair, and behind the cluster's proxy"},
 	{PrivateEndpoint, "the driver works in a region whose endpoints have a private CA"},

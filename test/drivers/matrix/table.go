@@ -39,7 +39,7 @@ func efsCells(name string) map[Capability]Cell {
 		Attach:          {Not: "a file system is mounted over the network; nothing is attached to a node"},
 		Publish:         test("publish"),
 		Expand:          {Not: "a file system has no size, and neither have its access points"},
-		Snapshot:        {Not: "EFS has backups of whole file systems, which AWS Backup makes, and no snapshots"},
+		Snapshot:        {Not: "EFS has no snapshots; AWS Backup makes backups of whole file systems"},
 		Delete:          test("delete"),
 		Tags:            test("tags"),
 		STS:             test("STS"),
