@@ -33,7 +33,7 @@ func Follow(earlier *registryv1.Contents, images map[string]string, pinned bool)
 	following := next(version)
 	b := &registryv1.Bundle{Package: earlier.Package, Name: strings.Replace(earlier.Name, version.String(), following.String(), 1)}
 	if b.Name == earlier.Name {
-		return nil, fmt.Errorf("bundle %s: its name does not have its version, %s, so the next one has no name; expected %s.v%[2]s", earlier.Name, version, earlier.Package)
+		return nil, fmt.Errorf("bundle %s: its name does not contain its version %s, so the next bundle cannot be named; expected %s.v%[2]s", earlier.Name, version, earlier.Package)
 	}
 	for _, f := range earlier.Files {
 		if f.Path == pathOfCSV(earlier) {
@@ -49,7 +49,7 @@ func Follow(earlier *registryv1.Contents, images map[string]string, pinned bool)
 	return b, checkFollowing(b, pinned)
 }
 
-// checkFollowing checks that others can read a bundle and, if pinned, that it names all images by digest.
+// checkFollowing checks that a bundle can be read and, if pinned, that it names all images by digest.
 func checkFollowing(b *registryv1.Bundle, pinned bool) error {
 	files := map[string][]byte{}
 	for _, f := range b.Files {
@@ -231,7 +231,7 @@ func (e *edits) find(path []string) (key, value *boundedyaml.Node) {
 	return key, value
 }
 
-// set replaces the value at a path. Except for quotes, the text of the value must equal the value.
+// set replaces the value at a path. Apart from quotes, the text at that path must be the same as was.
 func (e *edits) set(was, is string, path ...string) {
 	_, value := e.find(path)
 	if value == nil || was == "" {

@@ -45,7 +45,7 @@ func TestFollow(t *testing.T) {
 // TestFollowRefuses: the error names text that cannot be changed safely, and the remedy.
 func TestFollowRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ csv, want string }{
-		"no version in the name": {strings.Replace(beginOfCSV, "gadget.v0.2.0", "gadget", 1) + "spec: {version: 0.2.0, relatedImages: [{name: manager, image: a.io/b:v1}]}\n", "its name does not have its version, 0.2.0"},
+		"no version in the name": {strings.Replace(beginOfCSV, "gadget.v0.2.0", "gadget", 1) + "spec: {version: 0.2.0, relatedImages: [{name: manager, image: a.io/b:v1}]}\n", "its name does not contain its version 0.2.0"},
 		"flow style":             {beginOfCSV + "spec: {version: 0.2.0, relatedImages: [{name: manager, image: a.io/b:v1}]}\n", "line 4: nothing can be inserted after spec.version; change it by hand"},
 		"an escape":              {strings.Replace(beginOfCSV, "gadget.v0.2.0", `"gadget\u002ev0.2.0"`, 1) + "spec:\n  version: 0.2.0\n  relatedImages: [{name: manager, image: a.io/b:v1}]\n", "line 3: metadata.name is not written as gadget.v0.2.0"},
 		"no image":               {beginOfCSV + "spec: {version: 0.2.0}\n", "bundle gadget.v0.2.0 has no image manager"},

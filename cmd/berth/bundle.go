@@ -21,7 +21,7 @@ func newBundleCommand() *cobra.Command {
 		Short: "Generate and validate bundles",
 		Long: `A bundle is a folder from which the Operator Lifecycle Manager installs one version of a
 driver's operator: manifests/ with a ClusterServiceVersion and the CustomResourceDefinitions
-it owns, metadata/ for catalogs, and bundle.Dockerfile to make an image of it.`,
+it owns, metadata/ for catalogs, and bundle.Dockerfile to build its image.`,
 		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -61,7 +61,7 @@ func (p *Printer) Progress(of tools.Progress) {
 	detail := of.Phase
 	switch {
 	case of.Total > 0:
-		detail += fmt.Sprintf(" %d of at most %d", of.Done, of.Total) // caches have some
+		detail += fmt.Sprintf(" %d of at most %d", of.Done, of.Total) // packages in the cache are not built
 	case of.Done > 0:
 		detail += fmt.Sprintf(" %d", of.Done)
 	}

@@ -8,7 +8,7 @@ var onAccount = []Attack{
 	{"make an access point of user 0 above its path", "create refuses access points that nobody asked for and that are root in a requested directory, unless an administrator names their ID",
 		"internal/aws/provision TestSquatted/an_access_point_of_user_0_above_the_requested_one"},
 	{"make one of user 0 for the same path, without the cluster's tag", "as above", "internal/aws/provision TestSquatted/an_access_point_of_user_0_for_the_same_directory,_without_the_tag"},
-	{"make one above it in which each client says its user", "as above", "internal/aws/provision TestSquatted/an_access_point_without_a_user"},
+	{"make one above it in which each client chooses its user", "as above", "internal/aws/provision TestSquatted/an_access_point_without_a_user"},
 	{"create an access point in a file system while berth aws destroy deletes the listed resources",
 		"each resource is read again right before its deletion, and a file system with an access point that was not shown is kept",
 		"internal/aws/removal TestMeanwhile/another_cluster's_access_point"},

@@ -40,7 +40,7 @@ var onReports = []Attack{
 		"as above; no report has an element that it does not have with harmless texts", "cmd/berth TestPairs"},
 	{"the same for labels of metrics", "there is one series with a label, whatever it is", "operator/metrics TestHostileLabels"},
 	{"the same for file systems and StorageClasses in labels", "as above", "drivers/efs/controller TestHostileLabels"},
-	{"have YAML break a text into lines, of which one is a command for a CI system, or hide characters in it",
+	{"have YAML break a text into lines, one of which is a command for a CI system, or hide characters in it",
 		"in YAML, such texts are written on one line, with escapes", "internal/findings/escape TestYAML"},
 	{"subscribe to the operator of a driver in a project, so that doctor reports faults of a driver that nobody installed",
 		"Subscriptions count only where an OperatorGroup for all namespaces is", "test/reports TestHostileTenant/doctor"},

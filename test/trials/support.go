@@ -25,5 +25,5 @@ var onSupport = []Attack{
 	{"have credentials collected, in each form in which clouds have them and however they are quoted",
 		"fields, variables and options are redacted by structure, logs by patterns; redacted.txt counts what was redacted", "test/mustgather TestRedact"},
 	{"hide the objects of others in its archive, with a private key that never ends", "a key ends with its field or, in a log, with its lines", "test/mustgather TestRedact"},
-	{"have it collect snapshots of others, by a class name with lines", "names that are free texts are quoted", "test/e2e TestMustGatherTakesSnapshots"},
+	{"have it collect snapshots of others, by a class name that contains line breaks", "names that are free texts are quoted", "test/e2e TestMustGatherTakesSnapshots"},
 }

@@ -47,7 +47,7 @@ var onSwitch = []Attack{
 		"the version from before the move has to end first", "migrate/move TestAttacks/subscribe_as_a_way_back_does_while_a_rollback_ends_the_version"},
 	{"have a move delete cluster roles or Secrets of others, with a journal by somebody who may write ConfigMaps in kube-system",
 		"only what has the labels of the version, or the annotation of this move, is deleted", "migrate/move TestForgedJournal"},
-	{"have OLM v1 own an API of another operator, in the same way, which is deleted with the ClusterExtension",
+	{"in the same way, have OLM v1 own an API of another operator, so that it is deleted with the ClusterExtension",
 		"as long as the version is there, it or its InstallPlan has to name each API", "migrate/move TestForgedJournal/an_API_of_another_operator"},
 	{"put a command into the advice of a journal's checks", "a journal's advice is not shown", "migrate/move TestForgedJournal/a_command_to_run"},
 	{"fill the memory of berth move with large Subscriptions to the package", "of Subscriptions elsewhere, only names are kept", "migrate/move TestManySubscriptions"},
