@@ -97,7 +97,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		defaultClass         = "To make its StorageClass the default of a cluster only if there is no other one"
 		metrics              = "To serve its metrics only to those who may read them"
 		cloudConfig          = "To configure the driver for the cloud, and have it trust the cloud's own certificate authority"
-		bundled              = "To have objects of its bundle removed with it, which OLM creates without an owner"
+		bundled              = "To make sure that objects of its bundle are removed with it, even if OLM creates them without an owner"
 	)
 	traces, err := d.Traces()
 	if err != nil {
@@ -222,7 +222,7 @@ func (d Driver) rulesToOwn(reason string) ([]permissions.Rule, error) {
 		rules = append(rules, permissions.Rule{For: reason, Only: permissions.Removable, Own: true,
 			Group: kind.Group, Resources: []string{resource}, Names: []string{m.Object.GetName()}, Verbs: append([]string{"patch", "delete"}, permissions.ListWatch...),
 			Unexercised: map[string]string{
-				"delete": "OpenShift's API server lets only those add an owner who may delete the object",
+				"delete": "OpenShift's API server lets an account add an owner to an object only if it may delete the object",
 				"list":   permissions.ListFallback["list"],
 			}})
 	}

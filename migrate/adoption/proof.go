@@ -305,7 +305,7 @@ func (m *remains) judgeDefinition(d definition) judgement {
 	if len(d.others) > 0 {
 		return stays("there are other objects of it: %s", strings.Join(d.others, ", "))
 	}
-	return unused("no operator owns it, and there is no object of it but what goes, too")
+	return unused("no operator owns it, and all its objects are deleted, too")
 }
 
 // judgeNamespace returns whether the namespace of an operator can be deleted.

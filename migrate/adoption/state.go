@@ -266,7 +266,7 @@ func (s *state) Verify() error {
 	for _, n := range s.subscriptions {
 		switch {
 		case o.Subscription == nil || n.UID != o.Subscription.UID:
-			return fmt.Errorf("somebody has subscribed to package %s again: Subscription %s/%s has UID %s, which is not of the plan; find out who has, such as a GitOps tool, delete it, and continue with `%s`",
+			return fmt.Errorf("somebody has subscribed to package %s again: Subscription %s/%s has UID %s, which is not in the plan; find out who has, such as a GitOps tool, delete it, and continue with `%s`",
 				s.driver.Package.Name, n.Namespace, n.Name, n.UID, s.journal.Command(p, "resume"))
 		case n.Status.CurrentCSV != o.Version.Name && n.Status.CurrentCSV != "":
 			return fmt.Errorf("OLM updates the operator: Subscription %s/%s has current %s, want %s; wait until that is done; then %s",
@@ -275,7 +275,7 @@ func (s *state) Verify() error {
 	}
 	for _, v := range s.versions {
 		if v.Name != o.Version.Name || s.subscription() != nil && v.UID != o.Version.UID {
-			return fmt.Errorf("OLM has installed ClusterServiceVersion %s/%s with UID %s, which is not of the plan: want %s with UID %s; %s",
+			return fmt.Errorf("OLM has installed ClusterServiceVersion %s/%s with UID %s, which is not in the plan: want %s with UID %s; %s",
 				v.Namespace, v.Name, v.UID, o.Version.Name, o.Version.UID, s.journal.Abandon())
 		}
 	}
@@ -292,7 +292,7 @@ func (s *state) verifyExtension() error {
 	case e == nil:
 		return nil
 	case e.GetUID() != wanted.UID:
-		return fmt.Errorf("somebody has created ClusterExtension %s again: its UID is %s, which is not of the plan; find out who has, such as a GitOps tool, and end that; do not delete it yourself, "+
+		return fmt.Errorf("somebody has created ClusterExtension %s again: its UID is %s, which is not in the plan; find out who has, such as a GitOps tool, and end that; do not delete it yourself, "+
 			"as OLM may be applying it, and its APIs would go with it; %[3]s", wanted.Name, e.GetUID(), s.journal.Abandon())
 	case e.GetDeletionTimestamp() == nil && e.bundle() != wanted.Bundle:
 		return fmt.Errorf("OLM updates the operator: the status of ClusterExtension %s has %q installed, want %q; wait until that is done; then %s",
@@ -309,7 +309,7 @@ func (s *state) verifySettings() error {
 	}
 	switch {
 	case s.old == nil:
-		return fmt.Errorf("somebody has deleted %s: look whether the driver still runs; %s", wanted.Resource, s.journal.Abandon())
+		return fmt.Errorf("somebody has deleted %s: check whether the driver still runs; %s", wanted.Resource, s.journal.Abandon())
 	case s.old.UID != wanted.UID:
 		return fmt.Errorf("somebody has recreated %s: its UID is %s, want %s; %s", wanted.Resource, s.old.UID, wanted.UID, s.journal.Abandon())
 	case s.old.Unsettled() != "" && s.custom == nil:

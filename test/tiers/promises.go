@@ -29,7 +29,7 @@ var promises = []promise{
 	{"a prediction is what OLM does", "olm/prediction", "TestAgainstOLM"},
 	{"catalogs are served as opm serves them", "catalog/server", "TestServeAnswersLikeOpm"},
 	{"a catalog and its images are mirrored", "catalog/mirror", "TestMirror"},
-	{"an EFS file system is created for a cluster, and its leavings are deleted", "internal/aws/provision", "TestCreate"},
+	{"an EFS file system is created for a cluster, and the resources that the cluster leaves in AWS are deleted", "internal/aws/provision", "TestCreate"},
 	{"a release can be pushed to a registry only as a whole", "release", "TestBadRegistries"},
 }
 

@@ -25,7 +25,7 @@ const name = "elasticfilesystem"
 // Options are the settings of a Service.
 type Options struct {
 	Partition, Region, Account string
-	// MaxAccessPoints is for each file system. If it is zero, it is 10000, which is the quota of a new account.
+	// MaxAccessPoints is the limit for each file system. Zero means 10000, the quota of a new account.
 	MaxAccessPoints int
 	// Settle is how long file systems and mount targets are in the states creating and deleting. If it is zero, only the response
 	// of the request that creates one shows that.
@@ -39,7 +39,7 @@ type FileSystem struct {
 	ID, CreationToken string
 	// Zone is the zone of a file system in one zone. It is empty for others.
 	Zone, ZoneID string
-	// Owner is the account. If it is empty, the service's account.
+	// Owner is the account. Empty means the service's account.
 	Owner string
 	Tags  map[string]string
 	// Unencrypted is whether files are stored in plain text.

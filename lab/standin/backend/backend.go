@@ -20,8 +20,8 @@ import (
 	"github.com/berth-csi/berth/lab/folders"
 )
 
-// Where stand-ins find the backend: its address on all nodes and in their pods, and the folder on nodes. Pods of drivers
-// for nodes have the folder, as they have the kubelet's.
+// Where stand-ins find the backend: its address on all nodes and in their pods, and the folder on nodes. The drivers' pods on nodes see
+// this folder, because they mount the kubelet's, which it is in.
 const (
 	Address = "203.0.113.20:9800"
 	Folder  = "/var/lib/kubelet/stand-in"
@@ -48,7 +48,7 @@ type Options struct {
 	Folder string
 	// Nodes reports whether a node with an ID exists; nil accepts all IDs.
 	Nodes func(id string) bool
-	// Login fails if a driver may not log in. All may if it is nil.
+	// Login fails if a driver may not log in. If it is nil, all drivers may.
 	Login func(Login) error
 }
 
