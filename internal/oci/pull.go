@@ -61,8 +61,8 @@ func PullFrom(ctx context.Context, from Source, reference string, limits Limits,
 	return PullKept(ctx, from, noKeeper{}, reference, limits, folders...)
 }
 
-// Keeper caches files of images, so that they are not pulled again. The key of an image is a digest of its repository and its own
-// digest. Its methods are safe for concurrent use.
+// Keeper caches files of images, so that they are not pulled again. The key of an image is a hash of its repository and its digest. Its
+// methods are safe for concurrent use.
 type Keeper interface {
 	// Load returns the cached files of an image.
 	Load(key string) (files map[string][]byte, kept bool)
@@ -403,7 +403,7 @@ func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (read *layer, err 
 }
 
 // read reads a blob, and repeats that if the registry breaks off in the middle: the library repeats only requests, not the reading of
-// bodies. The budget pays for one attempt.
+// bodies. Only one attempt counts against the budget.
 func (p *pulling) read(ctx context.Context, d v1.Descriptor, do func(io.Reader) error) error {
 	before := *p.left
 	var refused error
@@ -427,7 +427,7 @@ func (p *pulling) labels(ctx context.Context, of platformImage) (map[string]stri
 		return nil, nil
 	}
 	if of.config.Size < 0 || of.config.Size > maxConfig {
-		return nil, contentErrorf("its configuration %s has %d bytes, it says; expected at most %d", of.config.Digest, of.config.Size, maxConfig)
+		return nil, contentErrorf("its manifest says that the configuration %s has %d bytes; expected at most %d", of.config.Digest, of.config.Size, maxConfig)
 	}
 	if err := p.left.take(of.config.Size); err != nil {
 		return nil, err
@@ -479,7 +479,7 @@ func remedy(from name.Repository, err error) string {
 	if refused := (*transport.Error)(nil); errors.As(err, &refused) {
 		switch refused.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden:
-			return fmt.Sprintf("; check the name, and log in with `docker login %s` if it takes that to pull the image", from.RegistryStr())
+			return fmt.Sprintf("; check the name, and log in with `docker login %s` if the image needs a login", from.RegistryStr())
 		case http.StatusNotFound:
 			return fmt.Sprintf("; check the name: %s has no such image", from.RegistryStr())
 		}

@@ -190,7 +190,7 @@ func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
 			return err
 		}
 		if blob.Size < 0 || blob.Size > maxBlobSize {
-			return contentErrorf("its blob %s has %d bytes, it says; expected at most %d", blob.Digest, blob.Size, int64(maxBlobSize))
+			return contentErrorf("its manifest says that the blob %s has %d bytes; expected at most %d", blob.Digest, blob.Size, int64(maxBlobSize))
 		}
 		if !w.seen[blob.Digest] {
 			w.seen[blob.Digest] = true

@@ -54,7 +54,7 @@ func (in *input) isSwitched(p *Plan) bool {
 }
 
 // defaultChannel chooses the default channel of the package in the other catalog, if no channel was requested and no channel there has the
-// present name. It reports whether it has chosen that.
+// present name. It reports whether it has done so.
 func (in *input) defaultChannel(p *Plan, r Request) bool {
 	c := in.Catalogs[in.target]
 	if r.Channel != "" || p.To.Channel == "" || c == nil || c.Find(p.To.Package) == nil {

@@ -67,7 +67,7 @@ func proxy(args []string) error {
 	}
 }
 
-// dialLimit is how long a connection to the mount target may take.
+// dialLimit is how long connecting to the mount target may take.
 const dialLimit = 10 * time.Second
 
 // forward connects a client to the mount target. If that is not possible, it closes the connection, as the real one
