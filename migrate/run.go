@@ -89,8 +89,8 @@ func (e Engine[P]) run(ctx context.Context, cluster Cluster, p P, o Options, dec
 	})
 }
 
-// Repeat calls a function until it returns Done or fails, or until the context ends. The function observes, and reports and makes at most
-// one write. An error that may be gone when the request is repeated is not a failure.
+// Repeat calls a function until it returns Done or fails, or until the context ends. The function observes, makes at most one write, and
+// reports it. An error that may be gone when the request is repeated is not a failure.
 func Repeat(ctx context.Context, o Options, advance func(ctx context.Context, report func(Event)) (Outcome, error)) error {
 	last := Event{}
 	report := func(event Event) {

@@ -25,12 +25,12 @@ import (
 )
 
 var (
-	acceptedRule = findings.Rule{ID: "api-server", Severity: findings.Error, What: "The API server accepts each object, and each that OLM makes of the ClusterServiceVersion.",
+	acceptedRule = findings.Rule{ID: "api-server", Severity: findings.Error, What: "The API server accepts each object, and each that OLM makes from the ClusterServiceVersion.",
 		Why: "The installation fails. Kinds of OpenShift and of Prometheus are not checked, except for what all objects have in common."}
 	droppedRule = findings.Rule{ID: "api-warning", Severity: findings.Warning, What: "The API server drops no field of an object, and warns of nothing.",
 		Why: "A field with a typing error has no effect, and nobody notices."}
 	sizeRule = findings.Rule{ID: "object-size", Severity: findings.Error, What: "No object is larger than 1.5 MiB.",
-		Why: "etcd takes no larger ones. How small the object is when it is compressed makes no difference."}
+		Why: "etcd takes no larger ones. Compressing the object makes no difference."}
 )
 
 // sizeLimit is the size of a request that etcd takes by default, in bytes.

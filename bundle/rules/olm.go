@@ -47,7 +47,7 @@ var ownChecks = []struct {
 	{unservedRule, func(*checked, findings.Rule) {}}, // checkWebhooks finds both
 	{findings.Rule{ID: "openshift-version", Severity: findings.Error, What: "The newest OpenShift that the operator supports is given as MAJOR.MINOR.",
 		Why: "OpenShift cannot compare it with a cluster's version, and does not update the cluster."}, checkMaxOpenShift},
-	{findings.Rule{ID: "openshift-versions", Severity: findings.Warning, What: "The metadata says in a form that is understood which versions of OpenShift the bundle is for.",
+	{findings.Rule{ID: "openshift-versions", Severity: findings.Warning, What: "The metadata says, in a form that pipelines understand, which versions of OpenShift the bundle is for.",
 		Why: "No catalog offers the bundle.", Gates: []findings.Gate{findings.Community, findings.Certified}}, checkVersions},
 	{findings.Rule{ID: "console-feature", Severity: findings.Error, What: `Feature annotations are the strings "true" or "false".`,
 		Why: "A value without quotes is not a string, and the API server rejects the object."}, checkFeatures},

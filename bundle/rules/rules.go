@@ -50,7 +50,7 @@ var validators = []struct {
 		[]string{"duplicate CRD", "owned CRD", "compressed size", "bundle name"}, everyHub},
 	{rule("operatorhubv2", findings.Warning, "OperatorHub can show the package: with provider, maintainers, links, version and icon."), validation.OperatorHubV2Validator, nil, everyHub},
 	{rule("standardcapabilities", findings.Warning, "The annotation capabilities is one of the five levels."), validation.StandardCapabilitiesValidator, nil, everyHub},
-	{rule("standardcategories", findings.Warning, "The annotation categories lists only those that OperatorHub knows."), validation.StandardCategoriesValidator, nil, everyHub},
+	{rule("standardcategories", findings.Warning, "The annotation categories lists only categories that OperatorHub knows."), validation.StandardCategoriesValidator, nil, everyHub},
 	{rule("alpha-deprecated-apis", findings.Error, "No manifest uses an API that Kubernetes has removed."), validation.AlphaDeprecatedAPIsValidator, []string{""}, everyHub},
 	{rule("good-practices", findings.Warning, "Containers request resources, channels and names follow the conventions, and APIs are described."), validation.GoodPracticesValidator, nil, ownHubs},
 	{rule("object", findings.Warning, "Objects besides the ClusterServiceVersion do not get in the way of managing the cluster."), validation.ObjectValidator, nil, nil},

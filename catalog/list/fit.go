@@ -8,7 +8,7 @@ import (
 const (
 	// gap is the number of spaces between columns.
 	gap = 3
-	// A column keeps narrow characters while other columns are wider, and always narrowest. Names keep wide ones while they can.
+	// Columns are cut in this order: other columns to narrow characters, names to wide, other columns to narrowest, names to narrowest.
 	wide      = 24
 	narrow    = 8
 	narrowest = 3

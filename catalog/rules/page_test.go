@@ -19,13 +19,13 @@ import (
 // them.
 var differences = []struct{ archive, what, opm, why string }{
 	{"no-package", "a folder that holds no package", "valid",
-		"it would be served, empty; a wrong folder is more likely"},
+		"it would be served as an empty catalog; more likely, it is the wrong folder"},
 	{"yaml-rest", "text after the object of a document in flow style or JSON, if `---` lines separate documents", "valid",
 		"opm drops it silently, whether it is a stray bracket or a bundle"},
 	{"yaml-aliases", "a YAML document that expands very much through aliases", "valid",
 		"it could exhaust the memory of every reader"},
 	{"document-deep", "a document that nests more than 100 levels deep", "valid",
-		"what is written of it is indented, and takes the square of its depth"},
+		"its output is indented, so the size of the output grows with the square of the depth"},
 	{"", "a symbolic link that leads out of the catalog's folder", "valid", // an archive holds no links: TestLinksOutside
 		"the author of a catalog could have any file of the machine quoted in a report, or shipped in an image"},
 	{"schema-template", "a document of a schema that begins with `olm.` and is unknown, such as a template", "valid",

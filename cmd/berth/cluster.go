@@ -50,7 +50,7 @@ var connectionFlags = []struct{ name, usage string }{
 	{clientcmd.FlagCAFile, "`file` with the certificate authority of the API server"},
 	{clientcmd.FlagInsecure, "do not verify the API server's certificate: another server could pose as the cluster"},
 	{clientcmd.FlagProxyURL, "`URL` proxy on the way to the API server"},
-	{clientcmd.FlagDisableCompression, "have the API server compress no responses"},
+	{clientcmd.FlagDisableCompression, "ask the API server not to compress responses"},
 	{clientcmd.FlagBearerToken, "`TOKEN` bearer token for the API server"},
 	{clientcmd.FlagCertFile, "`file` with your client certificate"},
 	{clientcmd.FlagKeyFile, "`file` with the key of your client certificate"},

@@ -144,7 +144,7 @@ func TestJSONPage(t *testing.T) {
 			}
 		}
 	}
-	page.WriteString("\n### Rules: `rule` of findings\n\nThey are on pages of their own: those [for catalogs](catalog-rules.md), and those [for bundles](bundle-rules.md) and repositories.\n")
+	page.WriteString("\n### Rules: `rule` of findings\n\nThe rules are on pages of their own: [for catalogs](catalog-rules.md), and [for bundles](bundle-rules.md) and repositories.\n")
 	comparePage(t, root+"/docs/reference/json.md", page.String())
 }
 

@@ -36,7 +36,7 @@ const (
 	operatorActive            = "operator-active"             // a pod of the operator holds the lock
 	operatorInactive          = "operator-inactive"           // no pod of the operator holds the lock, or the pod that holds it is not Ready
 	operatorPermitted         = "operator-permitted"          // the operator may see the ClusterCSIDriver and write its status
-	operatorForbidden         = "operator-forbidden"          // the operator may not do so
+	operatorForbidden         = "operator-forbidden"          // the operator may not see the ClusterCSIDriver, or not write its status
 	customResourceMissing     = "clustercsidriver-missing"    // there is no ClusterCSIDriver
 	conditionsFine            = "conditions"                  // no condition reports a fault
 	conditionBad              = "condition"                   // a condition reports a fault

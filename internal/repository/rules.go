@@ -77,7 +77,7 @@ var table = []rule{
 		Why: "The check check_ci_upgrade_graph refuses another mode, and warns if there is none.", Gates: community}, false, true, []string{"check_ci_upgrade_graph"}, checkUpdateMode},
 	{findings.Rule{ID: "pruned-graph", Severity: findings.Warning, What: "A bundle with a skipRange also names the bundle that it replaces.",
 		Why: "All earlier versions leave the catalog. The check check_pruned_graph warns.", Gates: certified}, true, true, []string{"check_pruned_graph"}, checkPruned},
-	{findings.Rule{ID: "marketplace", Severity: findings.Error, What: "An operator of the marketplace leads from the console to its pages there.",
+	{findings.Rule{ID: "marketplace", Severity: findings.Error, What: "An operator of the marketplace has links from the console to its pages in the marketplace.",
 		Why: "The check check_marketplace_annotation refuses the change.", Gates: certified}, true, false, []string{"check_marketplace_annotation"}, checkMarketplace},
 	{findings.Rule{ID: "ci-file", Severity: findings.Error, What: "ci.yaml has the fields that pipelines know, with values of their types.",
 		Why: "The check check_schema_operator_ci_config refuses the change.", Gates: both}, false, false, []string{"check_schema_operator_ci_config"}, checkCI},

@@ -15,7 +15,7 @@ const (
 	AddHandOverFinalizer    migrate.StepName = "add-finalizer"       // add a finalizer to the ClusterExtension
 	DeleteExtension         migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan its installed objects
 	DeleteObjectSets        migrate.StepName = "delete-objectsets"   // delete its ClusterObjectSets, and orphan their objects
-	AwaitOLM                migrate.StepName = "await-olm"           // give OLM the time to carry out an InstallPlan again that it remembers
+	AwaitOLM                migrate.StepName = "await-olm"           // give OLM time to execute a remembered InstallPlan again
 	KeepAPIs                migrate.StepName = "keep-apis"           // orphan APIs that OLM owns again
 	RemoveHandOverFinalizer migrate.StepName = "remove-finalizer"    // remove the finalizer from the ClusterExtension
 	DeleteOperator          migrate.StepName = "delete-operator"     // delete the operator's Deployment

@@ -54,7 +54,7 @@ func OperatorRules(all []drivers.Driver) (inOwn, inDrivers []permissions.Rule, e
 // ownRules returns the permissions for the operator's own objects and its reports.
 func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 	const (
-		observe = "To find out which drivers the cluster needs, and how they are"
+		observe = "To find out which drivers the cluster needs, and in which state they are"
 		create  = "To create the ClusterCSIDriver of each driver"
 		report  = "To report about the cluster's storage"
 		lead    = "To be the only active cluster storage operator"
@@ -115,7 +115,7 @@ func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 		journal = "To keep the journal of a hand-over from OLM, which `berth adopt` reads and continues, too"
 		check   = "To hand a driver over from OLM only if everything is as it has to be"
 		remove  = "To remove the driver's operator from OLM. Users choose the names and namespaces of these objects, so no rule can name them; " +
-			"only those are deleted that belong to an operator to which OLM gave permissions in the whole cluster"
+			"only objects of an operator to which OLM gave permissions in the whole cluster are deleted"
 	)
 	var operators []string
 	for _, p := range d.Predecessors() {
@@ -146,7 +146,7 @@ func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
 			Unexercised: map[string]string{"list": "only where OLM v1 is installed, which no test has"}},
 		{For: remove, Group: olm, Resources: []string{"subscriptions", "clusterserviceversions"}, Verbs: []string{"delete"}},
 		{For: remove, Group: olm, Resources: []string{"installplans"}, Verbs: []string{"delete"},
-			Unexercised: map[string]string{"delete": "only if the garbage collector is slower, which deletes them with their Subscription"}},
+			Unexercised: map[string]string{"delete": "only if the garbage collector, which deletes them with their Subscription, is slower"}},
 	}
 	for _, old := range d.OldCustomResources() {
 		resource, _, _ := strings.Cut(old.Definition, ".")

@@ -101,7 +101,7 @@ func forwardToService(ctx context.Context, config *rest.Config, client corev1cli
 	}
 	serving := slices.IndexFunc(pods.Items, isReady)
 	if serving < 0 {
-		return "", nil, fmt.Errorf("of %d pods of Service %s/%s none is ready", len(pods.Items), namespace, name)
+		return "", nil, fmt.Errorf("none of the %d pods of Service %s/%s is ready", len(pods.Items), namespace, name)
 	}
 	target := targetPort(service, &pods.Items[serving], port)
 	if target == 0 {

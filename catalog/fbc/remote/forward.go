@@ -38,7 +38,7 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 	}
 	serving := slices.IndexFunc(pods.Items, isReady)
 	if serving < 0 {
-		return "", "", nil, fmt.Errorf("of %d pods with label %s=%s in namespace %s none is ready; see why with `%s`",
+		return "", "", nil, fmt.Errorf("none of the %d pods with label %s=%s in namespace %s is ready; see why with `%s`",
 			len(pods.Items), sourceLabel, source.Name, source.Namespace, escape.Command("oc describe pod -n %s -l %s", source.Namespace, sourceLabel+"="+source.Name))
 	}
 	pod = pods.Items[serving].Name

@@ -78,7 +78,7 @@ func TestForwarded(t *testing.T) {
 	source.Status.GRPCConnectionState = &v1alpha1.GRPCConnectionState{Address: "shore." + source.Namespace + ".svc:50051"}
 
 	_, err = Read(t.Context(), c.Config(), source)
-	if want := "of 0 pods with label olm.catalogSource=shore in namespace " + source.Namespace + " none is ready"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "none of the 0 pods with label olm.catalogSource=shore in namespace " + source.Namespace + " is ready"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("without a pod: got %v, want %q", err, want)
 	}
 	pod := &corev1.Pod{

@@ -159,8 +159,8 @@ func mountAll(mounts []mount) error {
 	return nil
 }
 
-// mountPoint resolves the target of a mount. It creates it where that leaves nothing on the machine: below the
-// targets of earlier mounts.
+// mountPoint resolves the target of a mount. It creates the target only where that leaves nothing on the machine: below the targets of
+// earlier mounts.
 func mountPoint(target string, source *os.File, earlier []string) (string, error) {
 	path := filepath.Clean(target)
 	var missing []string
