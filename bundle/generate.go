@@ -135,7 +135,7 @@ func generate(d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
 func checkName(name string) error {
 	problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...)
 	if len(problems) > 0 {
-		return fmt.Errorf("the version makes it %q, which cannot be the name of a ClusterServiceVersion: %s",
+		return fmt.Errorf("the version makes its name %q, which cannot be the name of a ClusterServiceVersion: %s",
 			name, strings.Join(problems, "; "))
 	}
 	return nil

@@ -132,7 +132,7 @@ func TestGenerateRefuses(t *testing.T) {
 	}, {
 		name:   "version that no name can hold",
 		change: func(_ *drivers.Driver, opts *Options) { opts.Version = semver.MustParse("1.0.0+build") },
-		want:   `the version makes it "widget-operator.v1.0.0+build", which cannot be the name of a ClusterServiceVersion`,
+		want:   `the version makes its name "widget-operator.v1.0.0+build", which cannot be the name of a ClusterServiceVersion`,
 	}, {
 		name:   "tags in a release",
 		change: func(_ *drivers.Driver, opts *Options) { opts.Pinned = true },

@@ -65,7 +65,7 @@ func choose(c *fbc.Catalog, choice Choice) ([]*keptPackage, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(choice.DefaultChannels)) {
 		if byPackage[name] == nil {
-			faults = append(faults, fmt.Errorf("default channel %s=%s: package %q is not among those to mirror", name, choice.DefaultChannels[name], name))
+			faults = append(faults, fmt.Errorf("default channel %s=%s: package %q is not among the packages to mirror", name, choice.DefaultChannels[name], name))
 		}
 	}
 	var all []*keptPackage
@@ -316,13 +316,13 @@ func (k *keptPackage) chooseDefault(asked string) (string, error) {
 	case asked != "" && slices.Contains(names, asked):
 		return asked, nil
 	case asked != "":
-		return "", fmt.Errorf("default channel %s=%s: that channel is not among those to mirror, %s", k.Name, asked, strings.Join(names, ", "))
+		return "", fmt.Errorf("default channel %s=%s: that channel is not among the channels to mirror, %s", k.Name, asked, strings.Join(names, ", "))
 	case slices.Contains(names, k.DefaultChannel):
 		return k.DefaultChannel, nil
 	case len(names) == 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("package %q has the default channel %q, which is not among those to mirror, %s; add it with --package %s/%s, or choose another with --default-channel %s=CHANNEL",
+	return "", fmt.Errorf("package %q has the default channel %q, which is not among the channels to mirror, %s; add it with --package %s/%s, or choose another with --default-channel %s=CHANNEL",
 		k.Name, k.DefaultChannel, strings.Join(names, ", "), k.Name, k.DefaultChannel, k.Name)
 }
 

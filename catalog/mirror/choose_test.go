@@ -93,10 +93,10 @@ func TestChoose(t *testing.T) {
 		{"another channel's versions are left out with it", "stable", map[string][]string{"stable": line, "fast": {"3.0.0"}}, []string{"tide/stable"}, nil, "stable! 2.1.0: 1.0.0 1.1.0 1.2.0 2.0.0 2.1.0"},
 		{"the only channel becomes the default", "stable", map[string][]string{"stable": line, "fast": {"3.0.0"}}, []string{"tide/fast"}, nil, "fast! 3.0.0: 3.0.0"},
 		{"no default channel", "stable", map[string][]string{"stable": line, "fast": {"3.0.0"}, "slow": {"0.1.0"}}, []string{"tide/fast", "tide/slow"}, nil,
-			`package "tide" has the default channel "stable", which is not among those to mirror, (fast, slow|slow, fast); add it with --package tide/stable, or choose another with --default-channel tide=CHANNEL`},
+			`package "tide" has the default channel "stable", which is not among the channels to mirror, (fast, slow|slow, fast); add it with --package tide/stable, or choose another with --default-channel tide=CHANNEL`},
 		{"another default channel", "stable", map[string][]string{"fast": {"3.0.0"}, "slow": {"0.1.0"}, "stable": line}, []string{"tide/fast", "tide/slow"}, map[string]string{"tide": "slow"}, "(fast 3.0.0: 3.0.0; slow! 0.1.0: 0.1.0|slow! 0.1.0: 0.1.0; fast 3.0.0: 3.0.0)"},
-		{"a default channel that is not there", "stable", map[string][]string{"stable": line}, []string{"tide"}, map[string]string{"tide": "slow"}, `default channel tide=slow: that channel is not among those to mirror, stable`},
-		{"the default of a package that is not there", "stable", map[string][]string{"stable": line}, []string{"tide"}, map[string]string{"moon": "slow"}, `default channel moon=slow: package "moon" is not among those to mirror`},
+		{"a default channel that is not there", "stable", map[string][]string{"stable": line}, []string{"tide"}, map[string]string{"tide": "slow"}, `default channel tide=slow: that channel is not among the channels to mirror, stable`},
+		{"the default of a package that is not there", "stable", map[string][]string{"stable": line}, []string{"tide"}, map[string]string{"moon": "slow"}, `default channel moon=slow: package "moon" is not among the packages to mirror`},
 		{"no such package", "stable", map[string][]string{"stable": line}, []string{"tied"}, nil, `tied: the catalog has no package "tied".*tide.*`},
 		{"no such channel", "stable", map[string][]string{"stable": line}, []string{"tide/stabel"}, nil, `tide/stabel: package "tide" has no channel "stabel"; its channels are stable.*`},
 		{"no such version", "stable", map[string][]string{"stable": line}, []string{"tide@>9.0.0"}, nil, `tide@>9.0.0: no version of package "tide" is in that range; .*`},
@@ -161,7 +161,7 @@ func TestShippedCatalogs(t *testing.T) {
 				require.NoError(t, err)
 				m, err := mirror.New(t.Context(), dir, mirror.Options{Name: "sea", Tag: "latest", Choice: mirror.Choice{Selections: []mirror.Selection{s}}})
 				if err != nil {
-					if !strings.Contains(err.Error(), "is not among those to mirror") {
+					if !strings.Contains(err.Error(), "is not among the channels to mirror") {
 						t.Errorf("%s: %v", text, err)
 					}
 					continue

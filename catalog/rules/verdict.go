@@ -24,7 +24,7 @@ var verdicts = []struct {
 	{[]string{"olm-v1-against"}, "gives clusters of OLM v1 less than the earlier catalog", "give clusters of OLM v1 less than the earlier catalog"},
 }
 
-// Verdict states the consequences of the errors among findings, a sentence for each. profiles are the names of those by which the
+// Verdict states the consequences of the errors among findings, a sentence for each. profiles are the names of the profiles by which the
 // catalog was checked.
 func Verdict(found []*findings.Finding, profiles []string) (sentences []string) {
 	known := map[string]bool{}

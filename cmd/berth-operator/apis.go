@@ -40,8 +40,8 @@ func apiControllersOf(d drivers.Driver, own controller.Own, flags *pflag.FlagSet
 	return found, nil
 }
 
-// serveSharedVolumes returns the controller of SharedVolumes, of which users may create thousands at once. The number of
-// workers limits how many requests are in flight; the API server decides how fast it answers them.
+// serveSharedVolumes returns the controller of SharedVolumes. Users may create thousands of them at once. The number of workers limits how
+// many requests are in flight; the API server decides how fast it answers them.
 func serveSharedVolumes(own controller.Own, flags *pflag.FlagSet) operator.APIController {
 	options := sharedvolume.Options{Workers: sharedvolume.DefaultWorkers}
 	options.AccessPoints, _ = own.API.(sharedvolume.AccessPoints) // nil if the driver does not know them

@@ -76,7 +76,7 @@ With --baseline, findings that an earlier report in JSON has are left out, where
   # Insist on what OperatorHub shows, and accept the annotations of one package
   berth bundle validate bundle/tide/1.0.0 --severity operatorhubv2=error \
     --ignore olm-annotations:tide`,
-		Annotations: found("it found an error that is not known; warnings alone do not count"),
+		Annotations: found("it found an error that the baseline does not have; warnings alone do not count"),
 		Args: func(cmd *cobra.Command, bundles []string) error {
 			if o.rules {
 				return checkRulesArgs(cmd, bundles, o.output)

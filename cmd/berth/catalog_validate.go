@@ -87,7 +87,7 @@ Files of an image are named by their paths in it.`,
 
   # Accept downgrades, and what one package does with its channels
   berth catalog validate catalog --severity replaces-downgrade=off --ignore channel-path:tide`,
-		Annotations: found("it found an error that is not known; warnings alone do not count"),
+		Annotations: found("it found an error that the baseline does not have; warnings alone do not count"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.rules {
 				return checkRulesArgs(cmd, args, o.output)

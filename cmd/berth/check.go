@@ -69,7 +69,7 @@ checked again.`,
 
   # Everything, also by what Konflux and OpenShift 4.22 want
   berth check ~/community-operators --profile community --profile konflux --profile openshift-4.22`,
-		Annotations: found("it found an error that is not known; warnings alone do not count"),
+		Annotations: found("it found an error that the baseline does not have; warnings alone do not count"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.rules {
 				return checkRulesArgs(cmd, args, o.output)

@@ -26,10 +26,10 @@ const (
 
 // aboutFix is part of the help of commands with the flag --fix.
 const aboutFix = `--fix prints mechanical corrections as a diff for git apply, and changes nothing. --fix=write writes them, and prints
-the remaining findings. The rest of each file stays as it is, with comments and order.`
+the remaining findings. The rest of each file stays as it is, including comments and order.`
 
 func (f *fixFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.mode, "fix", "", "`MODE` print mechanical corrections as a diff, or with --fix=write write them")
+	cmd.Flags().StringVar(&f.mode, "fix", "", "`MODE` print mechanical corrections as a diff, or, with --fix=write, write them")
 	cmd.Flags().Lookup("fix").NoOptDefVal = fixDiff
 	completeFlag(cmd, "fix", oneOf(fixDiff, fixWrite))
 }
@@ -48,7 +48,7 @@ func (f *fixFlag) check(format string) error {
 // checkFolder fails if --fix is set and the name is not a local file or folder.
 func (f *fixFlag) checkFolder(name string) error {
 	if _, err := os.Stat(name); f.mode != "" && err != nil {
-		return fmt.Errorf("--fix corrects files, and %s is none: %w", name, err)
+		return fmt.Errorf("--fix corrects local files, and %s is neither a file nor a folder: %w", name, err)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func startLive(w io.Writer, say func(taken time.Duration) string) (stop func()) 
 
 // cut shortens a text so that it and the time fit into one line of the terminal: a wrapped line could not be cleared.
 func cut(what string, columns int) string {
-	const time = len("… 9999s") // of which the ellipsis is three bytes, and one column
+	const time = len("… 9999s") // the ellipsis takes three bytes, and one column
 	if said := []rune(what); columns > time && len(said) > columns-time {
 		return string(said[:columns-time])
 	}

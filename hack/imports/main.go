@@ -138,7 +138,7 @@ func check() ([]string, error) {
 	}
 }
 
-// linked returns what a program that is shipped links and may not.
+// linked returns the packages that a shipped program links but must not.
 func linked(p goPackage) (broken []string) {
 	if from, _ := room(p.ImportPath); p.Name != "main" || slices.Contains(unshipped, from) {
 		return nil

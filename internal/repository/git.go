@@ -26,7 +26,7 @@ type Commit struct {
 	dir      string
 	revision string
 	instead  []setting // they replace the repository's own settings
-	refused  []string  // the repository's own settings because of which nothing is fetched
+	refused  []string  // the repository's own settings that prevent fetching
 }
 
 // Since returns the commit at which the current branch left ref, such as main.
@@ -66,7 +66,7 @@ var settings = []setting{
 // protocols are the protocols by which a partial clone may fetch missing objects. Others run programs on this machine.
 const protocols = "http:https:ssh"
 
-// programs match the settings of a repository because of which the calls of git here would run a program, and say what to set them to
+// programs match the settings of a repository that would make git run a program when it is called here, and say what to set them to
 // instead. A repository may come from anybody: as an archive, or as a folder of a branch.
 var programs = []struct {
 	names   *regexp.Regexp

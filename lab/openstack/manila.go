@@ -115,7 +115,8 @@ func orEmpty(values map[string]string) map[string]string {
 	return values
 }
 
-// matches reports whether all filters of a query that an object has match it. Others are ignored, as the services do.
+// matches reports whether an object matches the filters of a query for fields that the object has. Other filters are ignored, as the
+// services do.
 func matches(query url.Values, object map[string]string) bool {
 	for name, value := range object {
 		if query.Has(name) && query.Get(name) != value {

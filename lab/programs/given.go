@@ -16,7 +16,7 @@ import (
 
 // Variables of the environment by which users provide programs that no module proxy serves.
 const (
-	// GivenVariable names a folder with programs, which are used instead of ours in their place.
+	// GivenVariable names a folder with programs, which are used instead of our stand-ins for them.
 	GivenVariable = "PROGRAMS"
 	// EFSUtilsVariable names a folder with the source of efs-utils.
 	EFSUtilsVariable = "EFS_UTILS"

@@ -73,7 +73,7 @@ var origins = map[string]origin{
 // standIn is the package of the program that replaces others. Its file name says which one.
 const standIn = "lab/standin"
 
-// inPlace returns the origin of a program of ours in the place of a real one of a version.
+// inPlace returns the origin of our program that replaces this version of a real one.
 func inPlace(version string) origin { return origin{pkg: standIn, release: version} }
 
 // folder is where the pins of the program's module are.

@@ -72,7 +72,7 @@ func (v *VCenter) SetVersion(version string) {
 	v.model.Map().Get(vim25.ServiceInstance).(*simulator.ServiceInstance).Content.About.ApiVersion = version
 }
 
-// SetHosts sets the version of the hosts in the compute cluster. The one that is not in it stays old.
+// SetHosts sets the version of the hosts in the compute cluster. The host outside of it stays old.
 func (v *VCenter) SetHosts(version string) {
 	for _, entity := range v.model.Map().All("HostSystem") {
 		host := v.model.Map().Get(entity.Reference()).(*simulator.HostSystem)

@@ -27,17 +27,17 @@ var (
 // Texts returns the hostile texts.
 func Texts() []string { return []string{shell, screen, long} }
 
-// Short returns the hostile texts that are short, as one. It is UTF-8.
+// Short returns the short hostile texts, joined into one. It is UTF-8.
 func Short() string { return strings.ToValidUTF8(shell+screen, "?") }
 
-// Long returns the one that is long.
+// Long returns the long hostile text.
 func Long() string { return long }
 
-// ownPackages are those whose types are walked with their unexported fields.
+// ownPackages are the packages whose types are walked with their unexported fields.
 const ownPackages = "github.com/berth-csi/berth/"
 
 // Each calls f once for each text, and for each key of texts, that a pointer leads to, with a hostile text in its place. It does not
-// descend into values of the types of others, which nobody has read. It returns how many there are.
+// descend into values that have the type of one of others, which nobody has read. It returns the number of these texts and keys.
 func Each(pointer any, text string, f func(path string), others ...any) int {
 	w := &walk{text: text, f: f, seen: map[unsafe.Pointer]bool{}}
 	for _, other := range others {
@@ -174,7 +174,7 @@ func isHidden(r rune) bool {
 // begins is where a message tells people to run a program.
 var begins = regexp.MustCompile("(?:^|[ `(:;])((?:oc|kubectl|berth) [a-z-])")
 
-// checkCommands has a shell run each command that a line has, from its name to a backquote or the end.
+// checkCommands makes a shell run each command in a line, from the command's name to a backquote or the end.
 func checkCommands(t testing.TB, what, line string) {
 	t.Helper()
 	for _, at := range begins.FindAllStringSubmatchIndex(line, -1) {
@@ -189,7 +189,7 @@ func checkCommands(t testing.TB, what, line string) {
 const stubs = `oc() { :; }; kubectl() { :; }; berth() { :; }; started() { echo "has started" >&2; }
 `
 
-// started has the commands that a shell has run, and whether they start the program of the hostile text.
+// started holds the commands that a shell has run, and whether they start the program of the hostile text.
 var started sync.Map
 
 // starts reports whether a shell that runs a command starts the program of the hostile text.

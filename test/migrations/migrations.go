@@ -111,7 +111,7 @@ func Rollback[P migrate.Plan](r *Runner, e migrate.Engine[P], request migrate.Re
 	}
 }
 
-// reporting returns options with which the events of a run, which all have a description, are logged, too.
+// reporting returns options that also log the events of a run. All of them have a description.
 func (r *Runner) reporting(o migrate.Options) migrate.Options {
 	o.Report = r.Report(o.Report)
 	return o

@@ -1,6 +1,5 @@
-// Package page generates parts of documentation pages from the code, such as tables of test results, reads the objects
-// that a page has its readers create, and follows the instructions of pages. Marks in the pages say which test does that
-// for each block of commands.
+// Package page generates parts of documentation pages from the code, such as tables of test results, reads the objects that a page tells
+// its readers to create, and follows the instructions of pages. Marks in the pages say which test does that for each block of commands.
 package page
 
 import (

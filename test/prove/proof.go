@@ -30,7 +30,7 @@ type claim struct {
 	// suite is the name of the suite that proves it. Without one, tests do.
 	suite string
 	tests suite
-	// real are the programs that ran of those that could be played, by their names in pinned, and played what was there in place of others.
+	// real are the names, as in pinned, of programs that ran as they are, although they could be played. played says what played others.
 	real   []string
 	played string
 	// figures are the numbers in the sentence.

@@ -31,7 +31,7 @@ type record struct {
 	// Machine is where, and Go the version of the toolchain.
 	Machine string `json:"machine"`
 	Go      string `json:"go"`
-	// Real are the versions of programs that ran as they are, and Played what was there in place of others.
+	// Real are the versions of programs that ran as they are, and Played says what played others.
 	Real   map[string]string `json:"real,omitempty"`
 	Played string            `json:"played,omitempty"`
 	// Passed is the number of tests, none for benchmarks.

@@ -1,4 +1,4 @@
-// Package release builds from a driver's definition, like a release engineer, a bundle and a catalog with it, and the
+// Package release does the work of a release engineer: from a driver's definition, it builds a bundle, a catalog with that bundle, and the
 // programs that serve them on a cluster.
 package release
 

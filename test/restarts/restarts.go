@@ -91,7 +91,7 @@ func Install(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// Propose has the API server take the feature sets of the proposal, which no released one does.
+// Propose makes the API server accept the feature sets of the proposal, which no released API server does.
 func Propose(ctx context.Context, c *cluster.Cluster) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := c.Client().Get(ctx, client.ObjectKey{Name: "featuregates.config.openshift.io"}, definition); err != nil {
@@ -334,7 +334,7 @@ func (o *Operators) rollStaticPods(ctx context.Context, spec configv1.FeatureGat
 	return o.client.Status().Update(ctx, object)
 }
 
-// rollNodes brings one node one thing closer to the latest revision, and reports whether something changed.
+// rollNodes brings one node one step closer to the latest revision, and reports whether something changed.
 func (o *Operators) rollNodes(status *operatorv1.StaticPodOperatorStatus, nodes []corev1.Node, component string) bool {
 	for _, n := range nodes {
 		if !slices.ContainsFunc(status.NodeStatuses, func(s operatorv1.NodeStatus) bool { return s.NodeName == n.Name }) {

@@ -76,7 +76,7 @@ func compile(name string) (*jsonschema.Schema, error) {
 	return result, nil
 }
 
-// forbidOthers has objects with properties admit no others.
+// forbidOthers makes objects with properties admit no other properties.
 func forbidOthers(schema any) {
 	switch schema := schema.(type) {
 	case map[string]any:

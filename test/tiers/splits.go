@@ -90,5 +90,5 @@ var notWithRaces = pattern([]string{
 	"TestDeepFolders", "TestLikeOPM", "TestWriteLikeOpm", "TestTemplatesLikeOPM", "TestSuitesOfNight", "TestTemplates", "TestCheckAction",
 })
 
-// longJob is how many seconds a package takes that is a job of its own.
+// longJob is the number of seconds from which a package is a job of its own.
 const longJob = 15

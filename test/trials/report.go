@@ -54,8 +54,8 @@ type section struct {
 
 type row struct {
 	outcome
-	shown        string // what an outcome is called that shows what comes of it
-	failed       string // and one that shows that something else does
+	shown        string // the name of an outcome that shows what was expected
+	failed       string // the name of an outcome that shows something else
 	tried, comes string
 }
 

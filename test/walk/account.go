@@ -43,8 +43,8 @@ func (a Account) AwaitRequest(t testing.TB, what string, is func(cluster.AuditEv
 	})
 }
 
-// CheckRefusals fails the test for each request that was refused, except requests that others would have had to permit,
-// and if there were no requests.
+// CheckRefusals fails the test for each request that was refused, except requests that others would have had to permit. It also fails if
+// there were no requests.
 func CheckRefusals(t testing.TB, requests []cluster.AuditEvent, byOthers func(cluster.AuditEvent) bool) {
 	t.Helper()
 	for _, request := range requests {

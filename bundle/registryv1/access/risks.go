@@ -109,7 +109,7 @@ func newRisks(before, after *requests, updating bool) (risks []Risk) {
 	return risks
 }
 
-// without returns the risks that are not among others.
+// without returns the risks that others does not have.
 func without(risks, others []Risk) []Risk {
 	return slices.DeleteFunc(slices.Clone(risks), func(r Risk) bool { return slices.Contains(others, r) })
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Tune configures the garbage collector to run when garbage is a percentage of live memory, and more often close to a limit in
-// bytes, of which a tenth is left for memory outside of the heap. 0 means no limit. GOMEMLIMIT takes precedence.
+// Tune configures the garbage collector to run when garbage is a percentage of live memory, and more often close to a limit in bytes. It
+// leaves a tenth of the limit for memory outside of the heap. 0 means no limit. GOMEMLIMIT takes precedence.
 func Tune(percent int, limit int64) {
 	debug.SetGCPercent(percent)
 	if limit > 0 && os.Getenv("GOMEMLIMIT") == "" {

@@ -345,8 +345,8 @@ func (c *loop) untilDue() time.Duration {
 }
 
 // lookAt lists the access points of each file system with a due task, once. With t, that includes the access points of volumes, and t
-// receives the access points that lack tags. next is the time until the next task is due, or until a file system may be checked for which
-// it is too soon now.
+// receives the access points that lack tags. next is the time until the next task is due, or until a file system may be checked that must
+// not be checked yet.
 func (c *loop) lookAt(ctx context.Context, aws *caller, t *tagger, volumes map[string]map[string]bool) (next time.Duration, err error) {
 	if t == nil && !c.isDue() {
 		return c.untilDue(), nil
@@ -484,7 +484,7 @@ func (c *loop) addClasses(ctx context.Context, of func(fileSystem string) *job) 
 }
 
 // addSought adds to the jobs the access points that SharedVolumes name: all of them, or only those in file systems with an access point
-// that has no finding. next is the time until it may check the file systems for which it is too soon now.
+// that has no finding. next is the time until it may check the file systems that must not be checked yet.
 func (c *loop) addSought(ctx context.Context, everything bool, of func(fileSystem string) *job) (next time.Duration, err error) {
 	next = c.intervals.Find
 	named := c.accessPoints.named(!everything)

@@ -103,7 +103,7 @@ func (d *Directory) AddUserWith(account, name, accessKeyID, secretAccessKey stri
 	return made, nil
 }
 
-// Allow lets who has a key pair take further actions.
+// Allow lets the owner of a key pair take further actions.
 func (d *Directory) Allow(accessKeyID string, actions ...string) error {
 	if err := check(actions); err != nil {
 		return err

@@ -256,8 +256,8 @@ func mountMemory(root string) error {
 // loopDevices is the number of loop devices in a node's /dev. They are the machine's.
 const loopDevices = 64
 
-// mountDevices makes the node's /dev. It has no disks of the machine, and links that appear in it, as udev makes them
-// for a disk that a cloud attaches, are the node's.
+// mountDevices makes the node's /dev. It has no disks of the machine. Links that appear in it, such as udev's links for a disk that a cloud
+// attaches, belong to the node.
 func mountDevices(root string) error {
 	dev := filepath.Join(root, "dev")
 	if err := mountAt("dev", dev, "tmpfs", unix.MS_NOSUID, "mode=755"); err != nil {

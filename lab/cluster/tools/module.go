@@ -92,7 +92,7 @@ func align(path string) error {
 	})
 }
 
-// replace has a go.mod take modules from folders of this machine.
+// replace makes a go.mod take modules from folders of this machine.
 func replace(path string, folders map[string]string) error {
 	return edit(path, func(file *modfile.File) error {
 		for module, folder := range folders {

@@ -15,10 +15,9 @@ const (
 	keptUnused = 7 * 24 * time.Hour
 )
 
-// Once returns a folder in the user's cache, in the one of a kind such as "images". If it does not exist, fill creates
-// it under another name, and it is renamed when fill has succeeded. key is the folder's name, a hash of all that goes
-// into it. If several processes need the folder at the same time, one fills it and the others wait. report, which may
-// be nil, is told so.
+// Once returns a folder in the user's cache, below the folder of a kind such as "images". If it does not exist, fill creates it under
+// another name, and it is renamed when fill has succeeded. key is the folder's name, a hash of all that goes into it. If several processes
+// need the folder at the same time, one fills it and the others wait. report, which may be nil, is told so.
 //
 // If fill fails, the folder is removed. When it has succeeded, Once removes folders of that kind that nobody has
 // requested for a week.

@@ -38,8 +38,8 @@ const (
 // retried are the errors after which mount.nfs tries again in a while.
 var retried = []error{syscall.ESTALE, syscall.ETIMEDOUT, syscall.ECONNREFUSED, syscall.EHOSTUNREACH, syscall.EAGAIN}
 
-// Attach mounts the export at a folder, and tries again until the time for that is over. The error is the syscall.Errno that
-// the kernel's client would fail with.
+// Attach mounts the export at a folder, and retries until a time limit. The error is the syscall.Errno that the kernel's client would fail
+// with.
 func (m Mount) Attach(target string) error {
 	for began := time.Now(); ; time.Sleep(retryPause) {
 		err := m.try(target)
@@ -99,7 +99,7 @@ func (m Mount) ask() (wire.Ticket, error) {
 	return answer.Ticket, nil
 }
 
-// redeem returns the descriptor of a mount that is nowhere yet.
+// redeem returns the descriptor of a mount that is not attached to a folder yet.
 func redeem(ticket wire.Ticket) (int, error) {
 	conn, err := net.Dial("unix", wire.Socket)
 	if err != nil {

@@ -259,8 +259,8 @@ const (
 	attempts = 3
 )
 
-// passing are errors after which mount.efs tries again, and refusal one after which it does for an access point, which EFS may
-// not know everywhere yet.
+// passing are errors after which mount.efs tries again. After refusal, it tries again only for an access point, which EFS may not know
+// everywhere yet.
 var (
 	passing = []error{syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ETIMEDOUT, syscall.EHOSTUNREACH}
 	refusal = error(syscall.EACCES)

@@ -35,7 +35,7 @@ type SharedVolume struct {
 	// Status reports the state of the claim and its volume. The operator writes it and never reads it.
 	//
 	// +optional
-	// +kubebuilder:default:={phase: Pending, reason: NotYetSeen, message: "No operator has reported on it yet", conditions: {{type: Ready, status: Unknown, reason: NotYetSeen, message: "No operator has reported on it yet, as always in the first moment. If that stays so, a cluster administrator can run berth doctor to see whether the operator runs"}}}
+	// +kubebuilder:default:={phase: Pending, reason: NotYetSeen, message: "No operator has reported on it yet", conditions: {{type: Ready, status: Unknown, reason: NotYetSeen, message: "No operator has reported on it yet, which is normal at first. If that does not change, a cluster administrator can run berth doctor to see whether the operator runs"}}}
 	Status SharedVolumeStatus `json:"status,omitzero"`
 }
 

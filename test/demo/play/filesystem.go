@@ -177,7 +177,7 @@ func (f fileSystem) createClass(ctx context.Context) (string, error) {
 	return "berth aws create -o storageclass | kubectl apply -f -", nil
 }
 
-// useClaim has a pod write to a claim; the driver creates its access point.
+// useClaim makes a pod write to a claim; the driver creates its access point.
 func (f fileSystem) useClaim(ctx context.Context) (string, error) {
 	return f.writeToClaim(ctx, claimant, "efs-dynamic", corev1.ReadWriteMany)
 }

@@ -30,7 +30,7 @@ type moving struct {
 	*mainJob
 	bundle *refusal.Bundle
 	kinds  []community.Kind
-	stops  []func() // of what plays OLM v1
+	stops  []func() // of the stand-in for OLM v1
 }
 
 // runMove shows a move. OLM v0 is real. OLM v1 is played, as its programs are not in a plain clone.
@@ -86,7 +86,7 @@ func runMove(ctx context.Context, s *demo) error {
 	return nil
 }
 
-// authority is the file with the authority of what plays catalogd.
+// authority is the file with the authority of the stand-in for catalogd.
 func (m *moving) authority() string { return m.path("catalogd.crt") }
 
 // playV1 has stand-ins play OLM v1 for the catalog that OLM v0 has. In it, the bundle has an image, which nobody pulls.

@@ -218,7 +218,7 @@ func (c content) standInFiles(ctx context.Context, at func(target string) []stri
 	return files, nil
 }
 
-// standIns returns the paths of stand-ins for programs that test machines cannot run, by the packages of these.
+// standIns returns the paths of stand-ins for programs that test machines cannot run, by the stand-ins' packages.
 func (c content) standIns() map[string][]string {
 	found := map[string][]string{}
 	add := func(has bool, pkg string, targets ...string) {

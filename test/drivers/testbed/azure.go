@@ -44,7 +44,7 @@ const (
 	azureSecret   = "of-the-service-principal"
 )
 
-// tokenFile is where a driver finds the token of its service account, and tokenAudience for whom it is.
+// tokenFile is where a driver finds the token of its service account, and tokenAudience is the token's audience.
 const (
 	tokenFile     = "/var/run/secrets/openshift/serviceaccount/token"
 	tokenAudience = "openshift"

@@ -51,7 +51,7 @@ func (b *Testbed) StartClusterStorage(t testing.TB, env []corev1.EnvVar) {
 	})
 }
 
-// CordonProcessNodes has all pods that are created from now on run on real nodes.
+// CordonProcessNodes makes all pods that are created from now on run on real nodes.
 func (b *Testbed) CordonProcessNodes(t testing.TB) {
 	t.Helper()
 	b.step(t, cordonProcessNodes)

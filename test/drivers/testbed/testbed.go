@@ -218,7 +218,7 @@ func Programs(driver drivers.Driver, env []corev1.EnvVar) (string, error) {
 	return strings.Join(said, "; "), nil
 }
 
-// Install has OLM install the operator of a release, with variables for it, and has that install the driver.
+// Install makes OLM install the operator of a release, with variables for it, and makes the operator install the driver.
 func (b *Testbed) Install(t testing.TB, of release.Release, env []corev1.EnvVar) {
 	t.Helper()
 	b.Serve(t, catalogName, of.Catalog)
@@ -237,7 +237,7 @@ func (b *Testbed) Serve(t testing.TB, name, catalog string) {
 	b.step(t, func(ctx context.Context, c client.Client) error { return release.Serve(ctx, c, name, catalog) })
 }
 
-// Subscribe has OLM install the operator, with variables for it, from the testbed's own catalog.
+// Subscribe makes OLM install the operator, with variables for it, from the testbed's own catalog.
 func (b *Testbed) Subscribe(t testing.TB, env []corev1.EnvVar) {
 	t.Helper()
 	subscription := release.Subscription(b.Driver, catalogName, b.Driver.Package.Channel)
