@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// TestFIPSEndpoints: an administrator has a driver use AWS's FIPS endpoints, where there are any. Elsewhere the driver would not start,
+// TestFIPSEndpoints: an administrator makes a driver use AWS's FIPS endpoints, where there are any. Elsewhere the driver would not start,
 // or AWS's SDK refuse each call.
 func TestFIPSEndpoints(t *testing.T) {
 	region := drivers.AWSRegion{Endpoints: map[string]string{"ec2": "AWS_EC2_ENDPOINT"}}

@@ -118,7 +118,7 @@ func configure(t *testing.T, root string) {
 	require.NoError(t, os.Symlink("/var/amazon/efs", filepath.Join(root, "etc/amazon/efs")))
 }
 
-// checkSource: an image is built only of the pinned source.
+// checkSource: an image is built only from the pinned source.
 func checkSource(t *testing.T, b *Builder, o Options) {
 	changed := t.TempDir()
 	require.NoError(t, os.CopyFS(changed, os.DirFS(o.Source)))

@@ -137,7 +137,7 @@ func (s *informerSet) secret(name string) coreinformers.SecretInformer {
 	return s.named(name).Core().V1().Secrets()
 }
 
-// nodes returns the nodes of the cluster. Of their labels, it keeps only the ones with the given keys.
+// nodes returns the nodes of the cluster. It keeps only their labels with the given keys.
 func (s *informerSet) nodes(keys []string) *controllers.Nodes {
 	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, 0, informers.WithTransform(controllers.TrimNodes(keys)))
 	s.factories = append(s.factories, factory)

@@ -165,7 +165,7 @@ func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 	return env
 }
 
-// makePermanent has the operator run as the cluster storage operator runs it, with the permissions of such an operator.
+// makePermanent makes the operator run as the cluster storage operator runs it, with the permissions of such an operator.
 func (env *testEnv) makePermanent() {
 	env.t.Helper()
 	env.permanent = true

@@ -75,9 +75,8 @@ func (s *sweep) disturbed(t *testing.T, sc scenario, reference outcome, at fault
 	return got.came
 }
 
-// keepWatch has an undisturbed operator install the driver, and checks in the end that it has written nothing since. It
-// installs it again, because whether an operator has applied all objects shows only where they were missing. Controllers
-// resync only once a minute.
+// keepWatch makes an undisturbed operator install the driver, and checks in the end that it has written nothing since. It installs it
+// again, because whether an operator has applied all objects shows only where they were missing. Controllers resync only once a minute.
 func (s *sweep) keepWatch(t *testing.T) {
 	env, giveBack := s.envs.take(t, false)
 	env.clear()

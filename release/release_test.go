@@ -284,9 +284,9 @@ func TestBaseImageOfCatalogs(t *testing.T) {
 	}
 }
 
-// checkDeadCode fails if our programs can execute a template, which calls methods by names known only at run time: the linker then
-// keeps every method of every type, and the programs have 1.6 to 1.8 times the size. berth can, for OLM's words about changes of APIs:
-// hack/imports says what brings that.
+// checkDeadCode fails if our programs can execute a template, which calls methods by names known only at run time: the linker then keeps
+// every method of every type, and the programs have 1.6 to 1.8 times the size. berth can, because of OLM's messages about changes of APIs:
+// hack/imports says which package brings that.
 func (r *releasing) checkDeadCode(t *testing.T) {
 	for name, path := range map[string]string{"berth-operator": "usr/bin/berth-operator", "berth-opm": "bin/opm"} {
 		program := files(t, platform(t, r.index(t, name+":latest")))[path]
@@ -489,7 +489,7 @@ func ownArchive(t *testing.T, folder string) string {
 	return archives[0]
 }
 
-// checkKrew has krew install the archive for this machine as a plugin of kubectl, with the manifest of a version that krew takes.
+// checkKrew makes krew install the archive for this machine as a plugin of kubectl, with the manifest of a version that krew takes.
 func checkKrew(t *testing.T, folder string) {
 	krew, err := tools.Program{Name: "krew", Package: "sigs.k8s.io/krew/cmd/krew", Folder: "hack/krew"}.Ensure(t.Context(), nil)
 	require.NoError(t, err)

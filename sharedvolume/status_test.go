@@ -81,7 +81,7 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-// TestDefaultStatus: by the CRD's default, nobody has seen a SharedVolume, at no time. To wait for a moment costs no write.
+// TestDefaultStatus: the CRD's default says that nobody has seen the SharedVolume, and has no time. Waiting for a moment costs no write.
 func TestDefaultStatus(t *testing.T) {
 	raw, err := os.ReadFile(definitionFile)
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// widthOf returns how wide a table is that kubectl get shows of a SharedVolume of some days.
+// widthOf returns the width of the table that kubectl get shows for a SharedVolume that is some days old.
 func widthOf(t *testing.T, sv *v1alpha1.SharedVolume) int {
 	t.Helper()
 	raw, err := os.ReadFile(definitionFile)

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestTemplateLikeOPM: real opm makes the same templates of the same catalogs, but for an empty line at the end.
+// TestTemplateLikeOPM: real opm makes the same templates from the same catalogs, but for an empty line at the end.
 func TestTemplateLikeOPM(t *testing.T) {
 	opm := catalogs.OPM(t)
 	for _, kind := range catalogs.Kinds {
@@ -84,7 +84,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// built returns the documents that are built of a template without findings.
+// built returns the documents that are built from a template without findings.
 func built(t *testing.T, file string, format render.Format) string {
 	t.Helper()
 	b, err := build.Templates(t.Context(), []string{file}, build.Options{Format: format})

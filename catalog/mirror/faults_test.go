@@ -299,7 +299,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBesideOthers writes the objects for clusters to a folder in which other catalogs have theirs, as a configuration has them written.
+// TestBesideOthers writes the objects for clusters to a folder in which other catalogs have theirs, as with a configuration.
 func TestBesideOthers(t *testing.T) {
 	s, all := newSea(t, nil), filepath.Join(t.TempDir(), "mirror")
 	m, err := mirror.New(t.Context(), s.dir, mirror.Options{Name: "sea", Tag: "latest", Jobs: 3, Time: time.Minute, Text: s.dir, Origin: "a folder"})

@@ -120,8 +120,8 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel, updates *apiUpdat
 	return found
 }
 
-// apisAgainst adds each update on the way from the heads of an earlier channel to the new head to updates, whose method report finds
-// the removed versions of APIs.
+// apisAgainst adds to updates each update on the way from the heads of an earlier channel to the new head. The method report of updates
+// finds the removed versions of APIs.
 func apisAgainst(p, was *fbc.Package, c *fbc.Channel, g, earlier *upgrade.Graph, updates *apiUpdates) {
 	passed := map[string]bool{} // the updates from these versions on are already added
 	for _, head := range earlier.Heads {

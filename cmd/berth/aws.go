@@ -237,7 +237,7 @@ To delete, it needs these:` + listed(removal.Permissions),
 	}
 	cmd.Flags().StringVar(&cluster, "infra-id", "", "`ID` status.infrastructureName of the cluster's Infrastructure object")
 	cmd.Flags().StringVar(&region, "region", "", "`region` of AWS (default AWS_REGION or the profile's)")
-	cmd.Flags().StringArrayVar(&trusted, "trust-tags-of", nil, "`ID` of a resource that has the cluster's tag but was created otherwise, to delete it too; of a file system, with its access points (repeatable)")
+	cmd.Flags().StringArrayVar(&trusted, "trust-tags-of", nil, "`ID` of a resource with the cluster's tag to delete too, although it was created otherwise; for a file system, also its access points (repeatable)")
 	cmd.Flags().BoolVar(&confirm, "confirm", false, "delete what is listed")
 	run.addTimeout(cmd, 30*time.Minute)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)

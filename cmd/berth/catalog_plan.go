@@ -271,7 +271,7 @@ func (o *catalogPlan) predictOwn(cmd *cobra.Command) (all []*prediction.Predicti
 }
 
 // predictExtensions predicts what OLM v1 will do with the ClusterExtensions of a cluster. If having is set, there is one catalog, and only
-// ClusterExtensions count whose package it has.
+// ClusterExtensions of its packages count.
 func (o *catalogPlan) predictExtensions(cmd *cobra.Command, config *rest.Config, catalogs []*prediction.ClusterCatalog, having bool) (all []*prediction.Prediction, err error) {
 	ctx := cmd.Context()
 	client, err := client.New(config, client.Options{})

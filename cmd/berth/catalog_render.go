@@ -60,7 +60,7 @@ This command does not check whether documents fit together; "berth catalog valid
 	flags := cmd.Flags()
 	flags.StringVar(&o.migrateLevel, "migrate-level", "", "`level` of all bundles with an image: "+strings.Join(migrateLevels, ", "))
 	flags.StringVar(&o.imageRef, "image-ref-template", "", "`template` of the images of bundles in folders, such as quay.io/example/{{.Package}}-bundle:v{{.Version}}")
-	flags.StringVar(&o.split, "split", "", "`DIR` empty folder for a file for each package, instead of standard output")
+	flags.StringVar(&o.split, "split", "", "`DIR` empty folder to write a file for each package to, instead of standard output")
 	completeFlag(cmd, "migrate-level", oneOf(migrateLevels...))
 	addOutputFlag(cmd, &o.output, "json", render.Formats)
 	return cmd

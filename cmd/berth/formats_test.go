@@ -34,7 +34,7 @@ type fixture struct {
 	installed string
 }
 
-// arguments returns what each command with formats is run with on a fixture: one list of arguments for each run.
+// arguments returns the arguments with which each command with formats runs on a fixture: one list for each run.
 var arguments = map[string]func(fixture) [][]string{
 	"berth check":            func(f fixture) [][]string { return [][]string{{f.dir}} },
 	"berth bundle validate":  func(f fixture) [][]string { return [][]string{{f.dir}} },

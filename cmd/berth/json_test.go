@@ -46,7 +46,7 @@ type document struct {
 	parts    []part
 }
 
-// documents are all of them. All have a schema.
+// documents are all documents that commands write. All have a schema.
 var documents = []document{
 	{findings.Schema, []string{"catalog validate", "bundle validate", "check"}, []part{{"", findings.Document{}}}},
 	{findings.RulesSchema, []string{"catalog validate --rules", "bundle validate --rules", "check --rules", "catalog rules"}, []part{{"", findings.RulesDocument{}}}},
@@ -242,7 +242,7 @@ func lastName(of ast.Expr) string {
 	return ""
 }
 
-// fields returns the fields of a type as JSON has them. within are the types that it is in, so that one within itself ends.
+// fields returns the fields of a type as JSON has them. within are the types that contain it, so that a type that contains itself ends.
 func (s *sourceCode) fields(t *testing.T, before string, of reflect.Type, within []reflect.Type) (all []described) {
 	t.Helper()
 	within = append(slices.Clone(within), of)

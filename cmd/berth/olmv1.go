@@ -37,7 +37,7 @@ func (f *v1Flags) add(cmd *cobra.Command) {
 
 // addGates adds all flags but --images, for commands that pull no images.
 func (f *v1Flags) addGates(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.version, "olm-version", "", "`version` of OLM v1's operator-controller, such as 1.11, or of OpenShift, such as 4.21, whose feature gates are meant (default "+featuregates.Latest+", or what the cluster runs)")
+	cmd.Flags().StringVar(&f.version, "olm-version", "", "`version` of OLM v1's operator-controller, such as 1.11, or of OpenShift, such as 4.21, whose feature gates to use (default "+featuregates.Latest+", or what the cluster runs)")
 	cmd.Flags().StringVar(&f.settings, "feature-gates", "", "`gates` of OLM v1 that are set differently, as NAME=true,NAME=false")
 	completeFlag(cmd, "olm-version", oneOf(featuregates.Versions()...))
 }

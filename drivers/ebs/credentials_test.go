@@ -20,8 +20,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// TestCredentialProcess has the AWS SDK read files that whoever may write the Secret can put there, in the environment of the controller's
-// container: it finds the credentials, starts no program, and sends the tokens of the pod to nobody but AWS.
+// TestCredentialProcess makes the AWS SDK read files that whoever may write the Secret can put there, in the environment of the
+// controller's container: it finds the credentials, starts no program, and sends the tokens of the pod to nobody but AWS.
 func TestCredentialProcess(t *testing.T) {
 	dir := t.TempDir()
 	ran, file := filepath.Join(dir, "ran"), filepath.Join(dir, "credentials")

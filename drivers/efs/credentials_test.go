@@ -20,8 +20,8 @@ import (
 	"github.com/berth-csi/berth/drivers/efs"
 )
 
-// TestCredentialProcess starts the scripts of the driver's pods with files that whoever may write a Secret can put
-// there, and has the AWS SDK read the result: it finds the credentials, and starts no program.
+// TestCredentialProcess starts the scripts of the driver's pods with files that whoever may write a Secret can put there, and makes the AWS
+// SDK read the result: it finds the credentials, and starts no program.
 func TestCredentialProcess(t *testing.T) {
 	for pod, script := range scripts(t) {
 		for name, test := range map[string]struct{ file, key string }{

@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		rules []permissions.Rule
 		used  string
-		want  []string // fragments of the problems, all of one in one string, by " … "
+		want  []string // fragments of the problems; the fragments of one problem are joined by " … "
 	}{
 		"all used":             {[]permissions.Rule{rule(t, "cluster  core/pods: list watch")}, "cluster  core/pods: list watch", nil},
 		"unused for a reason":  {[]permissions.Rule{excused}, "cluster  core/pods: watch", nil},

@@ -1,5 +1,5 @@
-// Command registry generates the list of all drivers: the folders with a driver.go, without one that is not shipped. With -controllers, it
-// generates the list of drivers that have a folder controller.
+// Command registry generates the list of all drivers: the folders with a driver.go, except for one that is not shipped. With -controllers,
+// it generates the list of drivers that have a folder controller.
 package main
 
 import (

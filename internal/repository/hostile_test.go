@@ -135,8 +135,8 @@ func partial(t *testing.T, dir, url string, git func(...string) string) string {
 	return dir
 }
 
-// TestHostileConnection: a partial clone fetches a file that it lacks, but not where the repository's own settings have git write cookies to a
-// file of the user, or leave the user's passwords to a proxy.
+// TestHostileConnection: a partial clone fetches a file that it lacks, but not where the repository's own settings make git write cookies
+// to a file of the user, or send the user's passwords to a proxy.
 func TestHostileConnection(t *testing.T) {
 	program, err := exec.LookPath("git")
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ import (
 type Options struct {
 	// Partition, Region and Account are "aws", "us-east-1" and "111122223333" by default.
 	Partition, Region, Account string
-	// TLS serves with certificates of a CA of the cloud's own, like in a private region.
+	// TLS makes all services use certificates of the cloud's own CA, as in a private region.
 	TLS bool
 	// Listen returns the listener for a service: "ec2", "efs", "sts" or "metadata". By default each listens at a free port
 	// of 127.0.0.1. A thread in a network namespace must create the listener there.

@@ -36,8 +36,8 @@ var orders = map[string]func(*keeper, context.Context, order) error{
 	"restart-controllers": func(k *keeper, ctx context.Context, _ order) error { return k.restartControllerManager(ctx) },
 }
 
-// StopNode ends a real node like a machine that loses its power, with all of its files, and a process node like one that is shut
-// down. The Node object stays. Only the process that started the cluster can do that, and so for all that follow.
+// StopNode ends a real node like a machine that loses its power, with all of its files, and a process node like one that is shut down. The
+// Node object stays. Only the process that started the cluster can do that, and what the methods below do.
 func (c *Cluster) StopNode(name string) error { return c.order(order{Do: "stop-node", Node: name}) }
 
 // StartNode starts a machine in the place of a node that was stopped, and waits until the node is ready. It has the

@@ -36,7 +36,7 @@ type AttachedDisk struct {
 	Interface  string `json:"interface"`
 }
 
-// maxAttached is how many disks an instance can have, with the one that it boots from.
+// maxAttached is how many disks an instance can have, including its boot disk.
 const maxAttached = 128
 
 // Modes of attached disks.

@@ -30,7 +30,7 @@ func (c *Cloud) Tags(collection string, id uint64) []string {
 	return slices.Clone(c.bindings[c.fullName(collection, id)])
 }
 
-// fullName is how the Resource Manager calls a resource in a collection, such as "global/snapshots".
+// fullName is the Resource Manager's name for a resource in a collection, such as "global/snapshots".
 func (c *Cloud) fullName(collection string, id uint64) string {
 	return fmt.Sprintf("//compute.googleapis.com/projects/%s/%s/%d", c.options.Project, collection, id)
 }

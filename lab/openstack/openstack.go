@@ -130,8 +130,8 @@ func (c *Cloud) Address() string { return c.server.Listener.Addr().String() }
 // CA returns the CA of the cloud's certificate in PEM format, or nothing if the cloud serves no TLS.
 func (c *Cloud) CA() []byte { return c.ca }
 
-// SetLatency sets how long operations take that a request begins, such as the creation of a share. With 0, as at first,
-// the next request finds them finished.
+// SetLatency sets the duration of operations that a request begins, such as the creation of a share. With 0, as at first, the next request
+// finds them finished.
 func (c *Cloud) SetLatency(latency time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 // Ran is which program runs where a table or a line names a driver.
 type Ran struct {
-	// Real says that it is the project's own program, and not ours in its place.
+	// Real says that it is the real program, and not ours in its place.
 	Real bool
 	// Given says that the user has given it.
 	Given bool

@@ -97,7 +97,8 @@ func TestSubscriptionInTheWay(t *testing.T) {
 	assert.NoError(t, s.Verify(), "on the way to OLM v1 it does no harm")
 }
 
-// TestForgedJournal: whoever may write ConfigMaps in the namespace of the journals cannot have a move delete or change what is not of the operator.
+// TestForgedJournal: whoever may write ConfigMaps in the namespace of the journals cannot make a move delete or change what is not of the
+// operator.
 func TestForgedJournal(t *testing.T) {
 	const admin = "cluster-admin"
 	s := begun()

@@ -55,8 +55,7 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// forgeMemory has a tenant write a Secret that looks like OLM v1's record of an installation, and that nobody can
-// delete.
+// forgeMemory makes a tenant write a Secret that looks like OLM v1's record of an installation, and that nobody can delete.
 func (p *place) forgeMemory() *corev1.Secret {
 	p.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(p.t), Name: "remembered", Labels: map[string]string{"owner": "operator-controller", "name": p.pkg},

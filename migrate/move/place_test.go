@@ -83,7 +83,7 @@ type place struct {
 	uids           map[string]types.UID // of the objects that have to stay
 }
 
-// newPlace has OLM v0 install the operator, whose API has an object.
+// newPlace makes OLM v0 install the operator, whose API has an object.
 func (s *site) newPlace(t *testing.T, boxcutter bool) *place {
 	t.Helper()
 	var p *place
@@ -115,7 +115,7 @@ func (p *place) remove() {
 	}
 }
 
-// needing has OLM v0 install another operator in the namespace, which needs this one.
+// needing makes OLM v0 install another operator in the namespace, which needs this one.
 func (p *place) needing() *place {
 	p.t.Helper()
 	other := p.placeIn(p.t, p.namespace, "port-", p.boxcutter)
@@ -129,7 +129,7 @@ func (s *site) placeIn(t *testing.T, namespace, prefix string, boxcutter bool) *
 	return &place{site: s, Runner: migrations.New(t, s.Cluster, limit), t: t, namespace: namespace, pkg: prefix + namespace[strings.LastIndex(namespace, "-")+1:], boxcutter: boxcutter}
 }
 
-// install has OLM v0 install the operator, and creates an object of its API.
+// install makes OLM v0 install the operator, and creates an object of its API.
 func (p *place) install() {
 	p.t.Helper()
 	inline, offered := p.config(true), p.config(false)
@@ -378,7 +378,7 @@ func (p *place) startV1() {
 	p.t.Cleanup(applier.Start(func(err error) { p.t.Error(err) }))
 }
 
-// startCatalogd has a stand-in for catalogd serve the catalog of the package, and returns the authority of its certificate.
+// startCatalogd makes a stand-in for catalogd serve the catalog of the package, and returns the authority of its certificate.
 func (p *place) startCatalogd() []byte {
 	p.t.Helper()
 	trusted, stop, err := standin.ServeCatalog(p.t.Context(), p.Client(), p.pkg, p.config(false))

@@ -205,8 +205,8 @@ func (s *state) readV1(ctx context.Context, c client.Client) (err error) {
 	return nil
 }
 
-// rankMade puts the objects first that would be deleted with the ClusterExtension, and leaves out objects whose deletion may be blocked
-// (isHeld). The move changes or deletes one object at a time, so it comes to the objects that a list leaves out later.
+// rankMade puts first the objects that would be deleted with the ClusterExtension, and leaves out objects whose deletion may be blocked
+// (isHeld). The move changes or deletes one object at a time, so it later comes to the objects that a list leaves out.
 func rankMade(o metav1.PartialObjectMetadata) int {
 	if isHeld(o) {
 		return -1

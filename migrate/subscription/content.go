@@ -127,7 +127,7 @@ func (p *Plan) matches(installPlan *v1alpha1.InstallPlan) error {
 			continue // another InstallPlan installs it
 		}
 		if err := c.check(steps[c.Name], installPlan.Status.BundleLookups); err != nil {
-			return fmt.Errorf("installs %s with another content than planned: %w", c.Name, err)
+			return fmt.Errorf("installs %s with other content than planned: %w", c.Name, err)
 		}
 	}
 	return nil

@@ -211,7 +211,7 @@ func changedConfig(p *place) {
 	}
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"high"}]}}}`)
 	p.Run(p.apply(p.to(second), migrate.Options{}))
-	// OLM applies each change of the configuration to the Deployment, and installs a ClusterServiceVersion that has
-	// succeeded again when it comes to that (reason NeedsReinstall).
+	// OLM applies each change of the configuration to the Deployment. For that, it installs the ClusterServiceVersion again, although it
+	// has succeeded (reason NeedsReinstall).
 	cluster.Eventually(p.t, limit, "OLM to apply the configuration", func(ctx context.Context) error { return p.installed(ctx, "buoy.v1.1.0") })
 }

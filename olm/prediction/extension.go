@@ -25,9 +25,9 @@ const V1 = "v1"
 
 // Extension is a ClusterExtension, from which OLM v1 installs a package, with the installed bundle.
 //
-// OLM v1's own resolver cannot be imported. Predict follows operator-controller v1.11, internal/operator-controller/resolve: of the
-// installed bundle, and of the bundles in the wanted channels and versions to which it can be updated, Predict takes the latest one that is
-// not deprecated. Package refusal then says whether OLM installs that bundle.
+// OLM v1's own resolver cannot be imported. Predict follows operator-controller v1.11, internal/operator-controller/resolve: Predict takes
+// the latest bundle that is not deprecated, among the installed bundle and the bundles in the wanted channels and versions to which it can
+// be updated. Package refusal then says whether OLM installs that bundle.
 type Extension struct {
 	// Request holds the setup of OLM and spec.config. Name and Namespace are empty for a hypothetical ClusterExtension. Gates default
 	// to the gates of OLM's latest version.
@@ -264,7 +264,7 @@ func (e *Extension) predict(ctx context.Context, catalogs []*ClusterCatalog, sha
 	default:
 		p.Reaction = Stranded
 		p.Why = append(p.Why, Reason{NoEdge,
-			fmt.Sprintf("%s is later, and no edge leads to it from %s: it neither replaces nor skips that, and has no skipRange that includes it", later.Name, e.Installed.Name),
+			fmt.Sprintf("%[1]s is later, and no edge leads to it from %[2]s: %[1]s neither replaces nor skips %[2]s, and has no skipRange that includes it", later.Name, e.Installed.Name),
 			"add an upgrade edge to a channel; or set spec.source.catalog.upgradeConstraintPolicy to SelfCertified, which ignores edges, if the author of the operator supports that update"})
 		if shared != nil {
 			return p, nil

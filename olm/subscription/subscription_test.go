@@ -19,8 +19,8 @@ import (
 	"github.com/berth-csi/berth/olm/subscription"
 )
 
-// TestUndecodable: of Subscriptions with a quantity that OLM's API admits and no client decodes, as test/reports TestHostileTenant creates them, all
-// else is read, and those of others are.
+// TestUndecodable: Subscriptions with a quantity that OLM's API admits and no client decodes, as test/reports TestHostileTenant creates
+// them, are read without it, and other Subscriptions are read whole.
 func TestUndecodable(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, "/apis/operators.coreos.com/v1alpha1/namespaces/harbour/subscriptions", r.URL.Path)

@@ -96,7 +96,7 @@ func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manife
 		klog.InfoS("Ignored a sighting of the driver", "driver", f.Driver.CSIName, "reason", ignored)
 	}
 	for _, elsewhere := range decision.Elsewhere { // these traces are about to be adopted
-		f.Recorder.Warningf("DriverElsewhere", "The ClusterCSIDriver names another namespace for the driver, but there is or was one: %s. Remove the rest of it there: only one can serve volumes on a node", elsewhere)
+		f.Recorder.Warningf("DriverElsewhere", "The ClusterCSIDriver names another namespace for the driver, but a driver is or was here: %s. Remove the rest of that driver: only one can serve volumes on a node", elsewhere)
 	}
 	refusal := decision.Refusal
 	if decision.Left != "" && (decision.Namespace != decision.Left || decision.Create) {

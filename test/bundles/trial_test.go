@@ -223,7 +223,7 @@ func (l *laboratory) create(ctx context.Context, r *trial, file string, object c
 	}
 }
 
-// install creates what OLM makes of the install strategy and of webhooks, and checks the rest as OLM's code does.
+// install creates what OLM makes from the install strategy and from webhooks, and checks the rest as OLM's code does.
 func (l *laboratory) install(ctx context.Context, r *trial, csv *v1alpha1.ClusterServiceVersion) {
 	served := map[string]bool{}
 	for _, w := range csv.Spec.WebhookDefinitions {

@@ -21,7 +21,7 @@ type TemplateKind struct {
 	// Name is the name of the kind in reports.
 	Name    string
 	Bundles int
-	// deeper is the generator's.
+	// deeper is the generator's field of that name.
 	deeper int
 }
 

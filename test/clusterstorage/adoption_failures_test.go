@@ -124,7 +124,7 @@ func (f *former) within(t *testing.T) *former {
 	return &g
 }
 
-// loseNode adds a node, and has its kubelet end when the driver's pods are bound to it.
+// loseNode adds a node, and makes its kubelet end when the driver's pods are bound to it.
 func (f *former) loseNode() string {
 	f.t.Helper()
 	capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("100")}

@@ -30,7 +30,7 @@ import (
 	"github.com/berth-csi/berth/test/walk"
 )
 
-// handsOver has the cluster storage operator take drivers over by itself, as the program does.
+// handsOver makes the cluster storage operator take drivers over by itself, as the program does.
 func handsOver(config *restclient.Config) (clusterstorage.HandOver, error) {
 	return adoption.NewSuccessor(config)
 }

@@ -181,7 +181,7 @@ func (f *former) end() (lines []string) {
 	return lines
 }
 
-// giveBack has OLM run the former operator again, as if there had been no hand-over.
+// giveBack makes OLM run the former operator again, as if there had been no hand-over.
 func (f *former) giveBack() {
 	f.t.Helper()
 	ctx := context.Background()

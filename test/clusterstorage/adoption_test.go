@@ -103,7 +103,7 @@ func (f *former) installOwn() {
 	})
 }
 
-// subscribe has OLM install the operator from a catalog.
+// subscribe makes OLM install the operator from a catalog.
 func (f *former) subscribe(address, channel string) {
 	f.t.Helper()
 	require.NoError(f.t, f.EnsureNamespace(f.t.Context(), f.namespace))

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// TestTheCertifiedCatalog has OLM install the operators of all drivers, side by side, from the catalog as it
-// is shipped. Each ClusterCSIDriver brings the objects of its driver, and of no other.
+// TestTheCertifiedCatalog makes OLM install the operators of all drivers, side by side, from the catalog as it is shipped. Each
+// ClusterCSIDriver brings the objects of its driver, and of no other.
 func TestTheCertifiedCatalog(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestGrantsAreForAdministrators installs the operator as a new cluster does, and has a tenant try to mount an access
-// point without a grant, with all rights that OLM gives to the admin of a namespace.
+// TestGrantsAreForAdministrators installs the operator as a new cluster does, and lets a tenant try to mount an access point without a
+// grant, with all rights that OLM gives to the admin of a namespace.
 func TestGrantsAreForAdministrators(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
@@ -70,7 +70,7 @@ func boundEverywhere(user, role string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-// awaitAccess waits until the policy is there, and says so and no other.
+// awaitAccess waits until the policy exists, and has this access and no other.
 func (w *environment) awaitAccess(want sharedvolume.Access) {
 	w.t.Helper()
 	policy := &sharedvolume.SharedVolumePolicy{}

@@ -61,7 +61,7 @@ func killedShapes(boxcutter bool) (all []*shape) {
 	return all
 }
 
-// playKilled has the tool be killed, waits until the OLMs rest, and has it end the move, or undo it.
+// playKilled kills the tool, waits until the OLMs rest, and makes the tool end the move, or undo it.
 func (m *mover) playKilled(t *testing.T) {
 	k := m.shape.kill
 	before := m.observed(t)

@@ -79,7 +79,8 @@ func (p *public) shape(t *testing.T) *shape {
 
 func hasWebhooks(s *shape) bool { return len(s.parts(s.installed()).csv.Spec.WebhookDefinitions) > 0 }
 
-// runElsewhere has process nodes run the operators: a real node lacks their images. A process node only reports its containers as running.
+// runElsewhere makes process nodes run the operators: a real node lacks their images. A process node only reports its containers as
+// running.
 func runElsewhere(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	nodes := &corev1.NodeList{}

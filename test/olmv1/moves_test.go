@@ -158,7 +158,7 @@ type mover struct {
 	result string // for the table
 }
 
-// subscribe has OLM v0 install the operator, and creates an object of each of its APIs.
+// subscribe makes OLM v0 install the operator, and creates an object of each of its APIs.
 func (m *mover) subscribe(t *testing.T) {
 	t.Helper()
 	name := m.shape.name

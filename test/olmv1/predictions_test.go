@@ -130,7 +130,7 @@ func (x *extension) mustReadCatalogs(t *testing.T, olm *olmv1.OLM) {
 	}
 }
 
-// addCatalog has OLM serve a catalog of a package, with bundles of the versions that its channels name, and returns its folder.
+// addCatalog makes OLM serve a catalog of a package, with bundles of the versions that its channels name, and returns its folder.
 func addCatalog(t *testing.T, olm *olmv1.OLM, pkg, documents string) string {
 	t.Helper()
 	bundles := map[string]string{}
@@ -157,7 +157,7 @@ func (x *extension) get(ctx context.Context) (*unstructured.Unstructured, error)
 	return object, x.Client().Get(ctx, client.ObjectKey{Name: x.name}, object)
 }
 
-// install has OLM install a version, if one is given.
+// install makes OLM install a version, if one is given.
 func (x *extension) install(t *testing.T, pkg, version string) {
 	t.Helper()
 	require.NoError(t, x.EnsureNamespace(t.Context(), x.name))

@@ -157,8 +157,8 @@ func (p *public) folder(t *testing.T, v publicVersion) string {
 	return dir
 }
 
-// TestPredictionsOfPublicOperators has OLM v1 install the latest versions of public operators, one after the other, with the feature gates
-// that are on by default. It records the verdicts with -update.
+// TestPredictionsOfPublicOperators makes OLM v1 install the latest versions of public operators, one after the other, with the feature
+// gates that are on by default. It records the verdicts with -update.
 func TestPredictionsOfPublicOperators(t *testing.T) {
 	if !*withOLM {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
@@ -198,8 +198,8 @@ func TestPredictionsOfPublicOperators(t *testing.T) {
 	}
 }
 
-// walk has OLM install the earliest version, and update it to the next, and so on. An update that it refuses because of
-// a CRD is made without that check, and other refused updates are left out.
+// walk makes OLM install the earliest version, and update it to the next, and so on. An update that it refuses because of a CRD is made
+// without that check, and other refused updates are left out.
 func (p *public) walk(t *testing.T, x *extension, live refusal.Cluster) (all []verdict) {
 	t.Helper()
 	require.NoError(t, x.EnsureNamespace(t.Context(), x.name))

@@ -135,8 +135,8 @@ func lines(message string) []string {
 	return all
 }
 
-// TestPredictionsOfTraps has OLM v1 install every trap in every setup, and compares the result with the prediction. It
-// records the verdicts with -update.
+// TestPredictionsOfTraps makes OLM v1 install every trap in every setup, and compares the result with the prediction. It records the
+// verdicts with -update.
 func TestPredictionsOfTraps(t *testing.T) {
 	if !*withOLM {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
@@ -307,7 +307,7 @@ func (x *extension) verdict(ctx context.Context) (v verdict, err error) {
 	return v, nil
 }
 
-// installFirst has OLM install the version that a trap begins with, and returns the name of its bundle.
+// installFirst makes OLM install the version that a trap begins with, and returns the name of its bundle.
 func (x *extension) installFirst(t *testing.T, tr *trap) string {
 	t.Helper()
 	i := slices.IndexFunc(tr.bundles, func(b bundle) bool { return b.version == tr.installed })

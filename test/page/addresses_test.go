@@ -107,7 +107,7 @@ var (
 	moved    = regexp.MustCompile(`\]\(([\w-]+/[\w-]+\.md)#?([\w-]*)\)`)
 )
 
-// TestNoPaths: messages of these rooms name pages by their addresses, since who reads them has no checkout.
+// TestNoPaths: messages of these rooms name pages by their addresses, since their readers have no checkout.
 func TestNoPaths(t *testing.T) {
 	for _, room := range []string{"internal/doctor", "migrate", "olm", "cmd/berth"} {
 		walk(t, room, func(path, text string) {

@@ -104,7 +104,7 @@ func (r Release) Images() map[string]string {
 	return map[string]string{OperatorImage: r.Operator, BerthImage: r.Berth}
 }
 
-// Serve has a catalog in a folder served by Berth, under a name, on nodes that know its image.
+// Serve makes Berth serve the catalog in a folder, under a name, on nodes that know the catalog's image.
 func Serve(ctx context.Context, c client.Client, name, folder string) error {
 	return journey.ServeCatalog(ctx, c, journey.Catalog{
 		Name: name, Folder: folder, Port: journey.CatalogPort, Image: BerthImage + ":test",

@@ -4,8 +4,8 @@
 //   - "second" is make test-all: other tests of failures,
 //   - "third" is make test-long: all other tests,
 //   - "lab" is make test-lab: the tests of the lab itself,
-//   - "race" is make test-race: the packages that need no cluster, and three journeys, with Go's race detector; of the command
-//     line, those tests that do several things at once.
+//   - "race" is make test-race: the packages that need no cluster, and three journeys, with Go's race detector; of the
+//     command line, only the tests that do several things at once.
 //
 // It shows how far it is and about how long is left, and ends with the number of tests that passed, failed and were
 // skipped. The tests' events are in bin/test-TIER.json, as go test -json writes them.

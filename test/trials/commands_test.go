@@ -19,7 +19,7 @@ import (
 // unshipped are folders with programs that do not run in clusters.
 var unshipped = []string{"test", "lab", "hack", "deploy/certification", "efs-utils-base", "release", "bin", "docs"}
 
-// commandLine is the beginning of a command that a message has its readers run.
+// commandLine is the beginning of a command that a message makes its readers run.
 var commandLine = regexp.MustCompile("(?:^|[`(:;|] ?|run |Run |with )(oc|kubectl|berth) (-[a-z-]+ |[a-z]+ ?)")
 
 // TestCommandsAreQuoted reads the source of everything that is shipped: input gets into a command in a message only by

@@ -77,7 +77,7 @@ func Exercise(t testing.TB, rules []permissions.Rule, namespace string, requests
 // Discovers reports whether a request discovers the APIs, as everybody may.
 func Discovers(request cluster.AuditEvent) bool { return request.Resource == "" }
 
-// needsOf returns the permissions that it took to have a request answered to an operator in a namespace.
+// needsOf returns the permissions that an operator in a namespace needs for a request.
 func needsOf(request cluster.AuditEvent, namespace string) []permissions.Permission {
 	need := permissions.Permission{
 		Own: request.Namespace == namespace, Group: request.Group, Resource: request.Resource, Name: request.Name, Verb: request.Verb,

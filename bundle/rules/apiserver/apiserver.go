@@ -19,7 +19,7 @@ type Fault struct {
 	Warning bool
 }
 
-// Below returns the fault for a larger object, which has the object at a path.
+// Below returns the fault for a larger object, which contains this object at a path.
 func (f Fault) Below(path ...any) Fault {
 	f.Path = append(append([]any{}, path...), f.Path...)
 	return f

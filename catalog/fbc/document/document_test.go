@@ -20,7 +20,7 @@ const (
 	asJSON = "{\"name\": \"tide\",\n \"entries\": [{\"name\": \"a\"},\n  {\"name\": \"b\", \"skips\": [\"c\",\n \"d\"]}\n]}"
 )
 
-// TestPosition looks for values in one document as YAML and as JSON, that begins on line 11.
+// TestPosition looks for values in a document that begins on line 11, as YAML and as JSON.
 func TestPosition(t *testing.T) {
 	for _, tc := range []struct {
 		path []any

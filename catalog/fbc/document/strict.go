@@ -47,7 +47,7 @@ type strict struct {
 	found    []*findings.Finding
 	// known says that every known field has the right type.
 	known bool
-	// lenient says that the case of keys and fields without a value do not matter.
+	// lenient says that neither the case of keys nor fields without a value matter.
 	lenient bool
 }
 

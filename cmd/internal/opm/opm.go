@@ -51,7 +51,7 @@ func New() *cobra.Command {
 	}
 	alpha := &cobra.Command{Use: "alpha", Short: "Commands that opm may still change", Args: cobra.NoArgs, Run: root.Run}
 	alpha.AddCommand(newListCommand(), newRenderGraphCommand(), newRenderTemplateCommand(), newConvertTemplateCommand())
-	generate := &cobra.Command{Use: "generate", Short: "Write what images of catalogs are built from"}
+	generate := &cobra.Command{Use: "generate", Short: "Write Dockerfiles of catalogs"}
 	generate.AddCommand(newDockerfileCommand())
 	root.AddCommand(newValidateCommand(), newRenderCommand(), newMigrateCommand(), newInitCommand(), generate, newServeCommand(), newVersionCommand(), alpha)
 	for _, r := range replaced {

@@ -446,7 +446,7 @@ func (c *loop) noteCount(id string, counter *counter, failure error, counted map
 	}
 	counted[id] = counter.usage()
 	if shared := counted[id].shared; len(shared) > 0 {
-		klog.InfoS("Several access points have a group ID that each should have for itself", "fileSystem", id,
+		klog.InfoS("Several access points share a group ID, although each should have its own", "fileSystem", id,
 			"groups", shared[:min(len(shared), maxNamed)], "number", len(shared))
 	}
 	return nil

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/lab/aws"
 )
 
-// serveLists has the loop read lists of nodes and StorageClasses.
+// serveLists makes the loop read lists of nodes and StorageClasses.
 func serveLists(t *testing.T, c *loop, classes ...string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

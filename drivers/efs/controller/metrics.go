@@ -23,7 +23,7 @@ func newGauges() *gauges {
 		used: gauge("berth_quota_used", "Number of access points of a file system that StorageClasses name.", "driver", "resources", "of"),
 		limit: gauge("berth_quota_limit", "Number of access points that a file system may have, unless AWS has raised that for the account.",
 			"driver", "resources", "of"),
-		shared: gauge("berth_quota_shared_ids", "Number of group IDs that several access points of a file system have and that each should have for itself.",
+		shared: gauge("berth_quota_shared_ids", "Number of group IDs that several access points of a file system share, although each should have its own.",
 			"driver", "resources", "of"),
 		classRisk: gauge("berth_storage_class_risk", "1 for each StorageClass of the driver with which the deletion of one claim deletes the files of others.",
 			"driver", "storageclass"),

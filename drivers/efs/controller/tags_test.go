@@ -344,8 +344,8 @@ func TestVolumesOfOtherAccounts(t *testing.T) {
 	made.wantLeftOut(t, "PersistentVolumes name 1100 file systems", "1000 file systems such as fs-0")
 }
 
-// TestPassThatFails: a fault of one access point is not one of the others, and one of all ends the pass soon. Messages say
-// what to do and stay the same.
+// TestPassThatFails: a fault of one access point does not affect the others, and a fault of all ends the pass soon. Messages say what to do
+// and stay the same.
 func TestPassThatFails(t *testing.T) {
 	c := newTagsCloud(t, aws.Options{})
 	fs := c.fileSystem()

@@ -369,7 +369,7 @@ func TestSettingsOfAdministrators(t *testing.T) {
 	}
 }
 
-// TestRootsOfAdministrators: an administrator may have access points of user 0 that others do not reach by the requested ones, or that the
+// TestRootsOfAdministrators: an administrator may have access points of user 0 that do not reach into the requested ones, or that the
 // request names.
 func TestRootsOfAdministrators(t *testing.T) {
 	t.Parallel()
@@ -491,7 +491,7 @@ func TestStaleRules(t *testing.T) {
 	}
 }
 
-// TestKeyOfAnotherAccount: somebody who has made the file system first has not chosen a key that others can take away.
+// TestKeyOfAnotherAccount: whoever made the file system first must not have chosen a key that others can take away.
 func TestKeyOfAnotherAccount(t *testing.T) {
 	for key, want := range map[string]int{
 		"arn:aws:kms:us-east-1:111122223333:key/1": 0, "arn:aws:kms:us-east-1:999999999999:key/1": 1, "": 0,

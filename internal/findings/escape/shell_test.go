@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCommand has a real shell read commands with words of strangers.
+// TestCommand makes a real shell read commands with words of strangers.
 func TestCommand(t *testing.T) {
 	for _, word := range []string{
 		"website", "openshift-operators", "system:node:a", "berth.dev/a=b", "a b", "x; echo ran #", "$(echo ran)", "`echo ran`", "it's", "'; echo ran; '", "a\necho ran", "~", "*", "a&b", "a|b",

@@ -73,8 +73,8 @@ func wantText(t *testing.T, device *os.File, text string, at int64) {
 	}
 }
 
-// TestVolumes: data written to a volume is there on the next instance, in snapshots and in volumes made of these, and
-// the device of a volume grows while it is open.
+// TestVolumes: data written to a volume is there on the next instance, in snapshots and in volumes made from these, and the device of a
+// volume grows while it is open.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	d, root := newDisks(t)

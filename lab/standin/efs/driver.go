@@ -16,7 +16,7 @@
 //   - File systems of S3 Files are refused, and so are IDs of file systems in ConfigMaps and Secrets.
 //   - The root directory of a file system is never deleted, not even as the directory of an access point.
 //   - One lock serializes changes of access points, where the real one has a lock for each of them.
-//   - How full a volume is, is measured at the first question; the real one waits for 5 to 15 minutes before.
+//   - The usage of a volume is measured at the first question; the real one waits 5 to 15 minutes first.
 //   - It does not run in ECS.
 package efs
 
@@ -59,7 +59,7 @@ type Version struct {
 	pathAttribute bool
 	// escapes says that tags can have spaces and colons, after a backslash.
 	escapes bool
-	// keepsTaints says that the variable DISABLE_TAINT_WATCHER has it leave taints alone.
+	// keepsTaints says that the variable DISABLE_TAINT_WATCHER makes it leave taints alone.
 	keepsTaints bool
 }
 
@@ -78,7 +78,7 @@ type Options struct {
 	AdaptiveRetry bool
 	Metrics       Metrics
 	Volumes       VolumeMetrics
-	// MostVolumes is how many volumes a node says it can have, 0 for none said.
+	// MostVolumes is how many volumes a node says it can have, 0 if it says nothing.
 	MostVolumes int64
 	// MostMounts is how many mounts can be under way at the same time, 0 for any number.
 	MostMounts int64

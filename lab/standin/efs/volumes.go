@@ -39,7 +39,7 @@ func newMeasurements(options VolumeMetrics) *measurements {
 	return &measurements{options: options, measured: map[string]measured{}, underWay: map[string]bool{}, busy: map[string]int{}}
 }
 
-// of returns how full a volume was, or that this is not known yet. It has that measured again when it is old.
+// of returns how full a volume was, or that this is not known yet. If the last measurement is old, it starts another one.
 func (m *measurements) of(volume, fileSystem, folder string) *csi.VolumeUsage {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -126,7 +126,7 @@ func (h handOver) setUp(ctx context.Context, platform testbed.Platform, cloud si
 	)
 }
 
-// install has OLM install the operator, as an administrator of OpenShift 4.5 did.
+// install makes OLM install the operator, as an administrator of OpenShift 4.5 did.
 func (h handOver) install(ctx context.Context) (string, error) {
 	at := h.driver.Predecessors()[0].Namespace
 	if err := h.cluster.EnsureNamespace(ctx, at); err != nil {

@@ -89,7 +89,7 @@ func runMove(ctx context.Context, s *demo) error {
 // authority is the file with the authority of the stand-in for catalogd.
 func (m *moving) authority() string { return m.path("catalogd.crt") }
 
-// playV1 has stand-ins play OLM v1 for the catalog that OLM v0 has. In it, the bundle has an image, which nobody pulls.
+// playV1 makes stand-ins play OLM v1 for the catalog that OLM v0 has. In that catalog, the bundle has an image, which nobody pulls.
 func (m *moving) playV1(ctx context.Context) (string, error) {
 	c := m.cluster.Client()
 	if err := crds.OLMv1.Create(ctx, c); err != nil {

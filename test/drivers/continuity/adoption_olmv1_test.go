@@ -33,7 +33,7 @@ func TestAdoptEBSOfOLMv1WithObjectSets(t *testing.T) {
 	ebsToAdopt(t, origin{extension: true, features: []string{"BoxcutterRuntime"}}).play(t)
 }
 
-// extend has OLM v1 install the operator of OpenShift 4.5.
+// extend makes OLM v1 install the operator of OpenShift 4.5.
 func (a *adopted) extend(t testing.TB, bed *testbed.Testbed, catalog string) {
 	t.Helper()
 	pkg := bed.Driver.Package.Name

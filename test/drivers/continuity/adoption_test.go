@@ -152,7 +152,7 @@ func (a *adopted) start(t *testing.T, d drivers.Driver, cloud testbed.Cloud, pod
 	a.Testbed = testbed.Start(t, options)
 }
 
-// subscribe has OLM install the operator of OpenShift 4.5.
+// subscribe makes OLM install the operator of OpenShift 4.5.
 func (a *adopted) subscribe(t testing.TB, bed *testbed.Testbed, catalog string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
@@ -334,7 +334,7 @@ func (a *adopted) grow(t *testing.T) {
 	a.use(t, testbed.Pod{Name: "grows", Node: testbed.Nodes[0]}, testbed.Claim{Class: a.class}, func(_ testbed.RunningPod, claim *corev1.PersistentVolumeClaim) { a.Expand(t, claim, "2Gi") })
 }
 
-// use has a pod use a new claim, which gets its name. Then both are deleted.
+// use makes a pod use a new claim, which gets its name. Then both are deleted.
 func (a *adopted) use(t *testing.T, of testbed.Pod, with testbed.Claim, do func(testbed.RunningPod, *corev1.PersistentVolumeClaim)) {
 	t.Helper()
 	with.Namespace, with.Name, with.Mode = a.set.Namespace, of.Name, a.mode
@@ -345,7 +345,7 @@ func (a *adopted) use(t *testing.T, of testbed.Pod, with testbed.Claim, do func(
 	a.Delete(t, pod.Pod, claim)
 }
 
-// useNew has a pod on each node use a new volume.
+// useNew makes a pod on each node use a new volume.
 func (a *adopted) useNew(t *testing.T) {
 	for i, node := range testbed.Nodes {
 		a.use(t, testbed.Pod{Name: fmt.Sprintf("new-%d", i), Node: node}, testbed.Claim{Class: a.class}, func(pod testbed.RunningPod, _ *corev1.PersistentVolumeClaim) {

@@ -69,7 +69,7 @@ func (b *disks) addClass(t *testing.T, name string, parameters map[string]string
 	require.NoError(t, b.Client().Create(t.Context(), class))
 }
 
-// publish has a pod write, and then one on the second node that is not root. It returns that pod.
+// publish makes a pod write, and then a pod on the second node that is not root. It returns that pod.
 func (b *disks) publish(t *testing.T, claim *corev1.PersistentVolumeClaim, writer testbed.RunningPod) testbed.RunningPod {
 	t.Helper()
 	writer.Write(t, "greeting", "ahoy")
@@ -102,7 +102,7 @@ func (b *disks) clone(t *testing.T, claim *corev1.PersistentVolumeClaim, greetin
 	b.copy(t, "clone", &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: claim.Name}, greeting)
 }
 
-// use has pods on both nodes use a volume, and deletes it.
+// use makes pods on both nodes use a volume, and deletes it.
 func (b *disks) use(t *testing.T) {
 	t.Helper()
 	claim := b.claim(t, testbed.Claim{Name: "data"})

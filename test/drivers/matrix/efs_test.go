@@ -123,7 +123,7 @@ func (b efsBed) accessPoint(t *testing.T) efs.AccessPoint {
 	return points[0]
 }
 
-// share runs a pod on each node, and has each read the other one's file.
+// share runs a pod on each node, and makes each read the other one's file.
 func (b efsBed) share(t *testing.T, claim *corev1.PersistentVolumeClaim) []client.Object {
 	t.Helper()
 	first := b.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
@@ -354,7 +354,7 @@ func nodePods(all []corev1.Pod) []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(all), func(pod corev1.Pod) bool { return !strings.HasPrefix(pod.Name, "efs-csi-node-") })
 }
 
-// mustStartNothing waits until the Secret's file in each node pod has some credentials, and has the AWS SDK read the files of the pod.
+// mustStartNothing waits until the Secret's file in each node pod has some credentials, and makes the AWS SDK read the files of the pod.
 func (b efsBed) mustStartNothing(t *testing.T, pods []corev1.Pod, credentials []byte, started string) {
 	t.Helper()
 	pods = nodePods(pods)
@@ -378,7 +378,7 @@ func (b efsBed) mustStartNothing(t *testing.T, pods []corev1.Pod, credentials []
 	}
 }
 
-// readCredentials has the AWS SDK read credentials from a file of a driver's pod, as the driver does.
+// readCredentials makes the AWS SDK read credentials from a file of a driver's pod, as the driver does.
 func readCredentials(t *testing.T, file string) {
 	t.Helper()
 	_, err := os.Stat(file)

@@ -32,7 +32,7 @@ func (b *Testbed) AwaitReady(t testing.TB) {
 	cluster.Eventually(t, Limit, "the driver to be ready on all nodes", b.ready)
 }
 
-// DriverPods returns the pods of the driver that do not end.
+// DriverPods returns the pods of the driver that are not being deleted.
 func (b *Testbed) DriverPods(t testing.TB) (all []corev1.Pod) {
 	t.Helper()
 	workloads, err := b.workloads()
@@ -122,7 +122,7 @@ func (b *Testbed) workloads() ([]*unstructured.Unstructured, error) {
 	return found, nil
 }
 
-// podsOf returns the pods of a workload that do not end.
+// podsOf returns the pods of a workload that are not being deleted.
 func (b *Testbed) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]corev1.Pod, error) {
 	selector, _, err := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
 	if err != nil {
