@@ -62,7 +62,7 @@ func bundleFolder(dir string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is the folder of a bundle; want a catalog, such as `%s` makes of it; `%s` checks the bundle", dir,
+	return fmt.Errorf("%s is the folder of a bundle; want a catalog, such as `%s` makes from it; `%s` checks the bundle", dir,
 		escape.Command("berth catalog build %s --output-dir DIR", dir), escape.Command("berth bundle validate %s", dir))
 }
 

@@ -110,7 +110,7 @@ func (p *probe) check(flags *flag.FlagSet) (err error) {
 	flags.Visit(func(f *flag.Flag) {
 		for _, name := range refused {
 			if f.Name == name && f.Value.String() != "false" && f.Value.String() != "" {
-				err = fmt.Errorf("-%s is not part of Berth, whose servers have no encryption and no compression; use the grpc_health_probe of its project for others", name)
+				err = fmt.Errorf("-%s is not part of Berth, whose servers have no encryption and no compression; use the original grpc_health_probe for other servers", name)
 			}
 		}
 	})
