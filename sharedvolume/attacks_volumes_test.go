@@ -208,7 +208,7 @@ func usedTwice(a arena) {
 func reclaimDelete(a arena) {
 	trap := a.volume("pv-"+a.attacker.namespace+"-trap", nil, "fs-0a::fsap-01")
 	trap.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
-	trap.Spec.StorageClassName = "none-of-that-name"
+	trap.Spec.StorageClassName = trap.Name // or else a claim of another test takes it
 	a.do("create", a.client.Create(a.t.Context(), trap))
 	a.t.Cleanup(func() { a.do("delete", client.IgnoreNotFound(a.client.Delete(context.Background(), trap))) })
 	sv := a.own("trap")

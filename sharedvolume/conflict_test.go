@@ -88,7 +88,7 @@ func TestCommunityNameCollision(t *testing.T) {
 	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), ab)) })
 	// And an administrator has one of that name.
 	taken := env.volume("pv-"+a+"-b-c", nil, "fs-0123456789abcdef0::fsap-0123456789abcdef0")
-	taken.Spec.StorageClassName = "none-of-that-name"
+	taken.Spec.StorageClassName = taken.Name // or else a claim of another test takes it
 	env.do("create", env.client.Create(t.Context(), taken))
 	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), taken)) })
 
