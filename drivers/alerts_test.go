@@ -98,17 +98,12 @@ func TestEachAlertIsTested(t *testing.T) {
 			tests += string(content)
 		}
 		for _, alert := range alerts(t, monitoring["PrometheusRule"]) {
-			if !strings.Contains(tests, "alertname: "+alert.Alert+"\n") {
-				t.Errorf("neither monitoring/testdata/alerts.yaml nor %s/testdata/alerts.yaml tests alert %s", d.Name, alert.Alert)
-			}
+			tested := strings.Contains(tests, "alertname: "+alert.Alert+"\n")
+			assert.Truef(t, tested, "neither monitoring/testdata/alerts.yaml nor %s/testdata/alerts.yaml tests alert %s", d.Name, alert.Alert)
 			for _, annotation := range []string{"summary", "description", "runbook_url"} {
-				if alert.Annotations[annotation] == "" {
-					t.Errorf("alert %s has no annotation %s", alert.Alert, annotation)
-				}
+				assert.NotEmptyf(t, alert.Annotations[annotation], "annotation %s of alert %s", annotation, alert.Alert)
 			}
-			if severity := alert.Labels["severity"]; severity != cmp.Or(severities[alert.Alert], "info") {
-				t.Errorf("alert %s has severity %q, want %q", alert.Alert, severity, cmp.Or(severities[alert.Alert], "info"))
-			}
+			assert.Equalf(t, cmp.Or(severities[alert.Alert], "info"), alert.Labels["severity"], "severity of alert %s", alert.Alert)
 		}
 	})
 }
@@ -131,9 +126,7 @@ func alerts(t *testing.T, rule drivers.Manifest) []alert {
 			}
 		}
 	}
-	if len(all) == 0 {
-		t.Fatalf("%s: has no rules", rule.File)
-	}
+	require.NotEmptyf(t, all, "rules of %s", rule.File)
 	return all
 }
 
@@ -160,9 +153,7 @@ func TestAlertTellsHowToInstall(t *testing.T) {
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
 		description := alerts(t, monitoring["PrometheusRule"])[0].Annotations["description"]
 		command := regexp.MustCompile(`echo '(.*)' \| oc create -f -$`).FindStringSubmatch(description)
-		if command == nil {
-			t.Fatalf("the description does not end with a command: %s", description)
-		}
+		require.NotNilf(t, command, "the description does not end with a command: %s", description)
 		object := &unstructured.Unstructured{}
 		require.NoError(t, object.UnmarshalJSON([]byte(command[1])))
 		assert.NoError(t, c.Client().Create(t.Context(), object, client.DryRunAll, client.FieldValidation("Strict")))

@@ -38,9 +38,8 @@ func TestAzureCloudConfig(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
-				t.Errorf("content (-want +got):\n%s\nerror %v", diff, err)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, test.want, got, "content")
 		})
 	}
 }
@@ -82,9 +81,7 @@ func TestAzureEndpoints(t *testing.T) {
 	} {
 		container := &corev1.Container{}
 		cluster := drivers.Cluster{Infrastructure: azureCluster(&configv1.AzurePlatformStatus{CloudName: cloud})}
-		if leftOut := drivers.AzureEndpoints("/etc/cloud")(cluster, container); leftOut != nil {
-			t.Errorf("%s: left out %q", cloud, leftOut)
-		}
+		assert.Emptyf(t, drivers.AzureEndpoints("/etc/cloud")(cluster, container), "left out in %s", cloud)
 		assert.Emptyf(t, cmp.Diff(want, container.Env), "%s: environment (-want +got)", cloud)
 	}
 }

@@ -74,9 +74,7 @@ func operatorOf(t *testing.T, c *cluster.Cluster, d drivers.Driver, ns string) *
 }
 
 func deleteObject(t *testing.T, c *cluster.Cluster, object client.Object) {
-	if err := c.Client().Delete(context.Background(), object); err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("delete %T %s: %v", object, object.GetName(), err)
-	}
+	assert.NoErrorf(t, client.IgnoreNotFound(c.Client().Delete(context.Background(), object)), "deleting %T %s", object, object.GetName())
 }
 
 // resources reads and writes objects of all kinds with the permissions of one user.

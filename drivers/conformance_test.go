@@ -104,9 +104,7 @@ func TestPlaceholdersAreKnown(t *testing.T) {
 		for _, m := range manifests {
 			known := filledIn[m.Object.GetKind()]
 			for _, found := range likeAPlaceholder.FindAllStringSubmatch(string(m.YAML), -1) {
-				if !slices.Contains(known, found[1]) {
-					t.Errorf("%s: nobody replaces %s; for kind %s, library-go replaces %v", m.File, found[0], m.Object.GetKind(), known)
-				}
+				assert.Containsf(t, known, found[1], "what replaces %s in %s, by library-go for kind %s", found[0], m.File, m.Object.GetKind())
 			}
 			var pairs []string
 			for _, name := range known {
@@ -132,9 +130,7 @@ func TestMissingImages(t *testing.T) {
 		}
 		assert.Empty(t, cmp.Diff(missing, got.Env), "missing images (-want +got)")
 		for _, env := range missing {
-			if !strings.Contains(err.Error(), env) {
-				t.Errorf("error %q does not name %s", err, env)
-			}
+			assert.ErrorContains(t, err, env)
 		}
 	})
 }
@@ -191,9 +187,7 @@ func TestReferencesExist(t *testing.T) {
 		}
 		secrets := givenSecrets(t, manifests)
 		want := func(file, object string) {
-			if position[object] == 0 {
-				t.Errorf("%s: refers to %s, which is not among the assets", file, object)
-			}
+			assert.NotZerof(t, position[object], "%s: refers to %s, which is not among the assets", file, object)
 		}
 		mounted := map[string]bool{}
 		for _, w := range workloads(t, manifests) {
@@ -219,9 +213,7 @@ func TestReferencesExist(t *testing.T) {
 			mounted[d.Configuration.Credentials] = true // in that Secret
 		}
 		for _, secret := range secrets {
-			if !mounted[secret] {
-				t.Errorf("the Secret %s is requested, but never mounted", secret)
-			}
+			assert.Truef(t, mounted[secret], "the Secret %s is requested, but never mounted", secret)
 		}
 		for _, m := range slices.Concat(drivers.OfKind(manifests, "RoleBinding"), drivers.OfKind(manifests, "ClusterRoleBinding")) {
 			binding := as[rbacv1.ClusterRoleBinding](t, m) // also fits a RoleBinding
@@ -271,9 +263,7 @@ func TestCredentialsRollPods(t *testing.T) {
 		if d.CloudAccess != nil {
 			declared = append(declared, d.CloudAccess.Secret)
 		}
-		if diff := cmp.Diff(givenSecrets(t, drivers.OfKind(manifests, "CredentialsRequest")), declared); diff != "" {
-			t.Errorf("Driver.Secrets and Tagging.Secret are not those of the CredentialsRequests (-requested +declared):\n%s", diff)
-		}
+		assert.Equal(t, givenSecrets(t, drivers.OfKind(manifests, "CredentialsRequest")), declared, "Driver.Secrets and Tagging.Secret, want those of the CredentialsRequests")
 	})
 }
 
@@ -289,9 +279,7 @@ func TestRolesCanBeSet(t *testing.T) {
 			const annotation = "credentials.openshift.io/role-arns-vars"
 			variable := m.Object.GetAnnotations()[annotation]
 			assert.Containsf(t, d.Operator.Env, variable, "%s: annotation %s is %q, want one of Operator.Env %q", m.File, annotation, variable, d.Operator.Env)
-			if other := users[variable]; other != "" {
-				t.Errorf("%s and %s take their role from the same variable %s", other, m.File, variable)
-			}
+			assert.Emptyf(t, users[variable], "what takes its role from the same variable %s as %s", variable, m.File)
 			users[variable] = m.File
 		}
 	})
@@ -308,9 +296,7 @@ func TestSettingsHaveContainers(t *testing.T) {
 					}
 				}
 			}
-			if users == 0 {
-				t.Errorf("a setting is for container %s, which is in no pod", setting.Container)
-			}
+			assert.NotZerof(t, users, "a setting is for container %s, which is in no pod", setting.Container)
 		}
 	})
 }
@@ -319,16 +305,12 @@ func TestPackage(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
 		filled := func(fields map[string]string) {
 			for field, value := range fields {
-				if value == "" {
-					t.Errorf("%s is empty", field)
-				}
+				assert.NotEmpty(t, value, field)
 			}
 		}
 		filled(map[string]string{"Operator.Name": d.Operator.Name, "Operator.Lock": d.Operator.Lock, "ConditionPrefix": d.ConditionPrefix})
 		if !d.HasPackage() {
-			if d.ClusterStorage == nil {
-				t.Error("the driver has neither a package nor a platform that needs it: nobody can install it")
-			}
+			assert.NotNil(t, d.ClusterStorage, "the driver has neither a package nor a platform that needs it: nobody can install it")
 			return
 		}
 		filled(map[string]string{
@@ -347,9 +329,7 @@ func TestPackage(t *testing.T) {
 
 func TestFolderHasDriversName(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
-		if _, err := os.Stat(filepath.Join(d.Name, "driver.go")); err != nil {
-			t.Errorf("driver %s is not in the folder with its name: %v", d.Name, err)
-		}
+		assert.FileExists(t, filepath.Join(d.Name, "driver.go"), "the driver is not in the folder with its name")
 	})
 }
 
@@ -385,9 +365,8 @@ func TestNames(t *testing.T) {
 func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {
 	t.Helper()
 	files, err := fs.Glob(d.Package.Examples, "*")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("examples %v, error %v: want at least one", files, err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, files, "examples")
 	var found []*unstructured.Unstructured
 	for _, file := range files {
 		raw, err := fs.ReadFile(d.Package.Examples, file)
@@ -421,9 +400,7 @@ func TestDefaultClass(t *testing.T) {
 	of := map[string]string{} // drivers, by platform
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		for _, m := range drivers.OfKind(manifests, "StorageClass") {
-			if annotations := m.Object.GetAnnotations(); len(annotations) > 0 {
-				t.Errorf("%s: the annotations are %v, want none", m.File, annotations)
-			}
+			assert.Emptyf(t, m.Object.GetAnnotations(), "annotations of %s", m.File)
 		}
 		if d.ClusterStorage == nil || d.ClusterStorage.DefaultClass == "" {
 			return
@@ -432,9 +409,7 @@ func TestDefaultClass(t *testing.T) {
 			t.Errorf("the default class %s is not among the assets, and there is no backend that offers it", d.ClusterStorage.DefaultClass)
 		}
 		platform := string(d.ClusterStorage.Platform)
-		if other := of[platform]; other != "" {
-			t.Errorf("%s has a default class for the platform %s, too", other, platform)
-		}
+		assert.Emptyf(t, of[platform], "another driver with a default class for the platform %s", platform)
 		of[platform] = d.Name
 	})
 }

@@ -3,6 +3,7 @@ package drivers_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -40,9 +41,7 @@ func TestCredentialKeys(t *testing.T) {
 				}
 			}
 		}
-		if len(read) != len(requested) {
-			t.Errorf("containers read the Secrets %v, want those of all CredentialsRequests: %v", read, requested)
-		}
+		assert.Lenf(t, read, len(requested), "Secrets that containers read, want those of all CredentialsRequests: %v", requested)
 	})
 }
 
@@ -64,9 +63,7 @@ func checkReads(t *testing.T, file string, c corev1.Container, secret *corev1.Se
 	}
 	for _, set := range sets {
 		for _, key := range set {
-			if !keys[key] {
-				t.Errorf("%s: container %s does not read the key %s of Secret %s", file, c.Name, key, secret.SecretName)
-			}
+			assert.Truef(t, keys[key], "%s: container %s does not read the key %s of Secret %s", file, c.Name, key, secret.SecretName)
 		}
 	}
 }

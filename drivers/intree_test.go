@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	csitranslation "k8s.io/csi-translation-lib"
@@ -25,9 +26,7 @@ func TestInTreeSources(t *testing.T) {
 	}
 	for _, d := range everyDriver() {
 		named := drivers.InTree{Source: d.InTree.Source, Plugin: d.InTree.Plugin}
-		if want := migrated[d.CSIName]; named != want {
-			t.Errorf("InTree of driver %s is %+v, want %+v", d.Name, named, want)
-		}
+		assert.Equalf(t, migrated[d.CSIName], named, "InTree of driver %s", d.Name)
 		if isSwitched := d.InTree.Gate != "" && d.InTree.Preview != "" && d.InTree.Migrated != ""; isSwitched != (d.InTree.Plugin != "") {
 			t.Errorf("InTree of driver %s is %+v: want the gate and its versions for each source", d.Name, d.InTree)
 		}
@@ -50,9 +49,7 @@ func inTreeSources(t *testing.T) map[string]drivers.InTree {
 		var volume corev1.PersistentVolume
 		var inline corev1.Volume
 		for _, decode := range []error{json.Unmarshal(document, &volume.Spec), json.Unmarshal(document, &inline)} {
-			if decode != nil {
-				t.Fatal(decode)
-			}
+			require.NoError(t, decode)
 		}
 		if !translator.IsPVMigratable(&volume) {
 			continue
@@ -61,9 +58,7 @@ func inTreeSources(t *testing.T) map[string]drivers.InTree {
 		require.NoError(t, err)
 		csiName, err := translator.GetCSINameFromInTreeName(plugin)
 		require.NoError(t, err)
-		if !translator.IsInlineMigratable(&inline) {
-			t.Errorf("pods have another name for the source %s of PersistentVolumes", source)
-		}
+		assert.Truef(t, translator.IsInlineMigratable(&inline), "pods have another name for the source %s of PersistentVolumes", source)
 		found[csiName] = drivers.InTree{Source: source, Plugin: plugin}
 	}
 	return found

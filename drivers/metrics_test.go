@@ -48,9 +48,7 @@ func TestMetricsAreServed(t *testing.T) {
 					if l.encrypted {
 						continue
 					}
-					if l.host != "127.0.0.1" {
-						t.Errorf("%s: container %s listens on %q without encryption, want 127.0.0.1", w.file, c.Name, l.host)
-					}
+					assert.Equalf(t, "127.0.0.1", l.host, "%s: where container %s listens without encryption", w.file, c.Name)
 					if slices.Contains(withoutMetrics, c.Image) {
 						continue
 					}

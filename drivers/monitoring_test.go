@@ -55,9 +55,7 @@ func TestOperatorIsScraped(t *testing.T) {
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
 		service, deployment := as[corev1.Service](t, monitoring["Service"]), d.OperatorDeployment()
 		pod := deployment.Spec.Template
-		if diff := cmp.Diff(service.Spec.Selector, deployment.Spec.Selector.MatchLabels); diff != "" {
-			t.Errorf("the Service does not select the operator's pods (-Service +Deployment):\n%s", diff)
-		}
+		assert.Equal(t, deployment.Spec.Selector.MatchLabels, service.Spec.Selector, "labels of the pods that the Service selects")
 		port := service.Spec.Ports[0]
 		if !slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == port.TargetPort.String() }) {
 			t.Errorf("the Service leads to port %s, which the operator's container does not have", port.TargetPort.String())

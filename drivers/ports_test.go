@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -173,9 +174,7 @@ func TestOneListenerForEachPort(t *testing.T) {
 			users := map[string]string{}
 			for _, c := range w.containers() {
 				for _, l := range listeners(c) {
-					if other := users[l.port]; other != "" {
-						t.Errorf("%s: containers %s and %s both listen on port %s", w.file, other, c.Name, l.port)
-					}
+					assert.Emptyf(t, users[l.port], "%s: container that listens on port %s, as %s does", w.file, l.port, c.Name)
 					users[l.port] = c.Name
 				}
 			}

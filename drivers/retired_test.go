@@ -1,7 +1,6 @@
 package drivers_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -30,9 +29,7 @@ func TestRetiredObjectsHaveExactPermissions(t *testing.T) {
 	require.NoError(t, err)
 	added := permissions.SetOf(after)
 	for p := range permissions.SetOf(before) {
-		if !added[p] {
-			t.Errorf("permission %v is gone", p)
-		}
+		assert.Truef(t, added[p], "permission %v is gone", p)
 		delete(added, p)
 	}
 	want := permissions.Set{}
@@ -48,9 +45,8 @@ func TestRetiredObjectsHaveExactPermissions(t *testing.T) {
 	for _, m := range objects {
 		got = append(got, strings.Join([]string{m.Object.GetAPIVersion(), m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " "))
 	}
-	if want := []string{"apps/v1 Deployment harbour old-controller", "rbac.authorization.k8s.io/v1 ClusterRoleBinding  old-binding"}; !slices.Equal(got, want) {
-		t.Errorf("retired objects are %q, want %q", got, want)
-	}
+	wantObjects := []string{"apps/v1 Deployment harbour old-controller", "rbac.authorization.k8s.io/v1 ClusterRoleBinding  old-binding"}
+	assert.Equal(t, wantObjects, got, "retired objects")
 }
 
 func TestRetiredObjectsThatMustStay(t *testing.T) {
@@ -70,12 +66,10 @@ func TestRetiredObjectsThatMustStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := sample.Driver
 			d.Retired = []drivers.Retired{tc.retired}
-			if _, err := d.RetiredObjects(namespace); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("RetiredObjects: error %v, want %q in it", err, tc.want)
-			}
-			if _, err := d.OperatorRules(permissions.Removable); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("OperatorRules: error %v, want %q in it", err, tc.want)
-			}
+			_, err := d.RetiredObjects(namespace)
+			assert.ErrorContains(t, err, tc.want, "RetiredObjects")
+			_, err = d.OperatorRules(permissions.Removable)
+			assert.ErrorContains(t, err, tc.want, "OperatorRules")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
@@ -97,15 +98,12 @@ func TestEveryFieldOfTheSpec(t *testing.T) {
 			named := slices.Contains(strings.FieldsFunc(left, func(r rune) bool { return r == ' ' || r == ',' }), "spec."+field.path) ||
 				strings.Contains(left, "spec."+field.path+".")
 			honored := field.drivers == nil || slices.Contains(field.drivers, d.Name)
-			if named == honored {
-				t.Errorf("%s: named: %v, want %v, in %q", field.path, named, !honored, left)
-			}
+			assert.Equalf(t, !honored, named, "%s is named in %q", field.path, left)
 			if field.drivers == nil {
 				continue // the operator's tests show the effect
 			}
-			if effect := outcome(t, d, manifests, with) != outcome(t, d, manifests, without); effect != honored {
-				t.Errorf("%s: it changes the driver's objects: %v, want %v", field.path, effect, honored)
-			}
+			effect := outcome(t, d, manifests, with) != outcome(t, d, manifests, without)
+			assert.Equalf(t, honored, effect, "%s changes the driver's objects", field.path)
 		}
 	})
 }
@@ -135,9 +133,7 @@ func leaves(of reflect.Type, prefix string) []string {
 // remove returns a spec without the field of a path.
 func remove(t *testing.T, spec, path string) string {
 	var fields map[string]any
-	if err := json.Unmarshal([]byte(spec), &fields); err != nil {
-		t.Fatalf("%v in %s", err, spec)
-	}
+	require.NoError(t, json.Unmarshal([]byte(spec), &fields), spec)
 	names := strings.Split(path, ".")
 	object := fields
 	for _, name := range names[:len(names)-1] {
@@ -154,9 +150,7 @@ func remove(t *testing.T, spec, path string) string {
 
 func clusterWith(t *testing.T, spec string) drivers.Cluster {
 	custom := &operatorv1.ClusterCSIDriver{}
-	if err := json.Unmarshal([]byte(spec), &custom.Spec); err != nil {
-		t.Fatalf("%v in %s", err, spec)
-	}
+	require.NoError(t, json.Unmarshal([]byte(spec), &custom.Spec), spec)
 	return drivers.Cluster{ClusterCSIDriver: custom, Infrastructure: &configv1.Infrastructure{Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x7k2p"}}}
 }
 

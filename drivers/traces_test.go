@@ -23,9 +23,7 @@ func TestEachDriverHasTraces(t *testing.T) {
 			}
 		}
 		for _, m := range drivers.OfKind(manifests, "ServiceAccount") {
-			if !accounts[m.Object.GetName()] {
-				t.Errorf("no trace names the service account %s", m.Object.GetName())
-			}
+			assert.Truef(t, accounts[m.Object.GetName()], "no trace names the service account %s", m.Object.GetName())
 		}
 	})
 }

@@ -52,20 +52,14 @@ func TestImages(t *testing.T) {
 			}
 		}
 		for _, image := range d.Images {
-			if !used[imageOf(image.Env)] {
-				t.Errorf("image %s is declared, but no container uses it", image.Env)
-			}
+			assert.Truef(t, used[imageOf(image.Env)], "image %s is declared, but no container uses it", image.Env)
 			delete(used, imageOf(image.Env))
-			if !pullSpec.MatchString(image.Default) {
-				t.Errorf("image %s has the default %q, want a repository with a version or a digest", image.Env, image.Default)
-			}
+			assert.Regexpf(t, pullSpec, image.Default, "default of image %s, want a repository with a version or a digest", image.Env)
 		}
 		for image := range used {
 			t.Errorf("a container has the image %s, want a placeholder that is declared in Images", image)
 		}
-		if !pullSpec.MatchString(d.Operator.Image) {
-			t.Errorf("the operator's image is %q, want a repository with a version or a digest", d.Operator.Image)
-		}
+		assert.Regexp(t, pullSpec, d.Operator.Image, "the operator's image, want a repository with a version or a digest")
 	})
 }
 
@@ -78,22 +72,14 @@ func TestContainers(t *testing.T) {
 						t.Errorf("%s: container %s requests no %s", w.file, c.Name, resource)
 					}
 				}
-				if c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
-					t.Errorf("%s: container %s has terminationMessagePolicy %q, want %s", w.file, c.Name, c.TerminationMessagePolicy, corev1.TerminationMessageFallbackToLogsOnError)
-				}
+				assert.Equalf(t, corev1.TerminationMessageFallbackToLogsOnError, c.TerminationMessagePolicy, "%s: terminationMessagePolicy of container %s", w.file, c.Name)
 				for _, problem := range openDoors(c.SecurityContext) {
 					t.Errorf("%s: container %s: %s", w.file, c.Name, problem)
 				}
 			}
-			if w.pod.Spec.PriorityClassName == "" {
-				t.Errorf("%s: has no priorityClassName", w.file)
-			}
-			if w.pod.Annotations["openshift.io/required-scc"] == "" {
-				t.Errorf("%s: its pods lack the annotation openshift.io/required-scc: another SecurityContextConstraints may be chosen for them", w.file)
-			}
-			if w.pod.Annotations["target.workload.openshift.io/management"] == "" {
-				t.Errorf("%s: its pods lack the annotation target.workload.openshift.io/management", w.file)
-			}
+			assert.NotEmptyf(t, w.pod.Spec.PriorityClassName, "%s: priorityClassName", w.file)
+			assert.NotEmptyf(t, w.pod.Annotations["openshift.io/required-scc"], "%s: annotation openshift.io/required-scc of its pods, for which others may be chosen without", w.file)
+			assert.NotEmptyf(t, w.pod.Annotations["target.workload.openshift.io/management"], "%s: annotation target.workload.openshift.io/management of its pods", w.file)
 		}
 	})
 }
@@ -163,9 +149,7 @@ func TestProxyReachesTheDriver(t *testing.T) {
 					}
 					driver = driver || w.containers()[i].Image == imageOf("DRIVER_IMAGE")
 				}
-				if !driver {
-					t.Errorf("%s: annotation %s is %q, want the name of the driver's container in it", w.file, annotation, w.annotations[annotation])
-				}
+				assert.Truef(t, driver, "%s: annotation %s is %q, want the name of the driver's container in it", w.file, annotation, w.annotations[annotation])
 			}
 		}
 	})
@@ -192,9 +176,7 @@ func TestNetworkPolicies(t *testing.T) {
 		if d.AsksCloud() {
 			want = append([]string{"all-egress"}, want...)
 		}
-		if got := allowed(operator.Spec.Template.Labels); !slices.Equal(got, want) {
-			t.Errorf("the operator's pod may have the traffic %q, want %q", got, want)
-		}
+		assert.Equal(t, want, allowed(operator.Spec.Template.Labels), "traffic of the operator's pod")
 		// The range of operator-metrics-range is 8443 to 8445, and the range of metrics-range is 9201 to 9223.
 		for _, port := range operator.Spec.Template.Spec.Containers[0].Ports {
 			if port.ContainerPort < 8443 || port.ContainerPort > 8445 {
@@ -206,13 +188,9 @@ func TestNetworkPolicies(t *testing.T) {
 			if w.pod.Spec.HostNetwork && w.kind == "DaemonSet" {
 				continue
 			}
-			if got := allowed(w.pod.Labels); !slices.Equal(got, want) {
-				t.Errorf("%s: its pods may have the traffic %q, want %q", w.file, got, want)
-			}
+			assert.Equalf(t, want, allowed(w.pod.Labels), "%s: traffic of its pods", w.file)
 			for _, labels := range []map[string]string{w.selector.MatchLabels, operator.Spec.Selector.MatchLabels} {
-				if got := allowed(labels); len(got) > 0 {
-					t.Errorf("%s: the selector has labels of NetworkPolicies for %q: it can never be changed, and must not have them", w.file, got)
-				}
+				assert.Emptyf(t, allowed(labels), "%s: traffic for which the selector has labels of NetworkPolicies: it can never be changed, and must not have them", w.file)
 			}
 			for _, c := range w.containers() {
 				for _, port := range c.Ports {

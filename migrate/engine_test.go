@@ -105,9 +105,7 @@ func (s *scene) rollback(ctx context.Context, config *rest.Config) error {
 
 func (s *scene) report(e migrate.Event) {
 	s.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)
-	if e.Does == "" {
-		s.t.Errorf("step %s has no description", e.Step)
-	}
+	assert.NotEmptyf(s.t, e.Does, "description of step %s", e.Step)
 }
 
 // use marks the target as used.
@@ -171,9 +169,7 @@ func (s *scene) journal() string { return "berth-move." + s.namespace + ".source
 // mustSettle runs a tool again, and fails the test if it writes anything.
 func (s *scene) mustSettle(t tool) {
 	s.t.Helper()
-	if writes := s.run(fault.Record(), t); len(writes) > 0 {
-		s.t.Errorf("a second run wrote %+v", writes)
-	}
+	assert.Empty(s.t, s.run(fault.Record(), t), "writes of a second run")
 }
 
 // However often the tool is killed, the end is the same, and each write is made once.
@@ -234,9 +230,7 @@ func TestApplyEndedAtEachWrite(t *testing.T) {
 		err := apply(ctx, config)
 		signal()
 		if err == nil && len(writes) == 0 {
-			if ended < 4 {
-				t.Errorf("it was ended %d times, want at least 4", ended)
-			}
+			assert.GreaterOrEqual(t, ended, 4, "how often it was ended")
 			break
 		}
 		if len(writes) != 1 || err != nil && !errors.Is(err, context.Canceled) {
@@ -310,14 +304,11 @@ func TestResume(t *testing.T) {
 	}
 	other := s.request()
 	other.target = "elsewhere"
-	if _, _, err := move.Ensure(t.Context(), s.admin(), other); err == nil || !strings.Contains(err.Error(), `requested is "elsewhere"`) {
-		t.Errorf("got %v, want that another target is requested", err)
-	}
+	_, _, err = move.Ensure(t.Context(), s.admin(), other)
+	assert.ErrorContains(t, err, `requested is "elsewhere"`)
 	_, err = move.Plan(t.Context(), s.admin(), s.request())
 	for _, verb := range []string{"status", "apply", "rollback"} {
-		if err == nil || !strings.Contains(err.Error(), "berth move "+verb+" "+suffix+"`") {
-			t.Errorf("got %v, want the command %s with the namespace of journals", err, verb)
-		}
+		assert.ErrorContains(t, err, "berth move "+verb+" "+suffix+"`", "the command with the namespace of journals")
 	}
 	different := *p
 	different.Target = "elsewhere"
@@ -331,9 +322,7 @@ func TestResume(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	s := newScene(t)
 	writes := s.run(fault.Record(), s.apply(s.plan(), false, migrate.Options{DryRun: true}))
-	if len(writes) > 0 {
-		t.Errorf("a dry run wrote %+v", writes)
-	}
+	assert.Empty(t, writes, "writes of a dry run")
 	s.mustBe("", "source")
 }
 
@@ -346,15 +335,11 @@ func TestTimeout(t *testing.T) {
 			cancel()
 		}
 	}})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that it was canceled", err)
-	}
+	assert.ErrorIs(t, err, context.Canceled)
 	ctx, cancel = context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	timeout := &migrate.TimeoutError{}
-	if err := move.Apply(ctx, s.admin(), p, migrate.Options{Report: s.report}); !errors.As(err, &timeout) {
-		t.Errorf("got %v, want a timeout", err)
-	}
+	assert.ErrorAs(t, move.Apply(ctx, s.admin(), p, migrate.Options{Report: s.report}), &timeout)
 }
 
 func TestPlanIsForTheCluster(t *testing.T) {
@@ -487,9 +472,8 @@ func TestAdvance(t *testing.T) {
 	require.NoError(t, err)
 	s.advance(p, migrate.RecordPlan, false)
 	s.mustBe(migrate.Applying, "source")
-	if _, err := move.NewPlan(t.Context(), s.admin(), s.request()); err == nil || !strings.Contains(err.Error(), "is in progress") {
-		t.Errorf("another plan: %v, want that one is in progress", err)
-	}
+	_, err = move.NewPlan(t.Context(), s.admin(), s.request())
+	assert.ErrorContains(t, err, "is in progress", "another plan")
 	j, err := move.ReadJournal(t.Context(), s.admin(), p.Subject)
 	if err != nil || !j.IsOpen() {
 		t.Fatalf("the journal: %v, open: %t", err, j.IsOpen())

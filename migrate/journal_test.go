@@ -3,6 +3,8 @@ package migrate
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestJournalNames(t *testing.T) {
@@ -17,8 +19,6 @@ func TestJournalNames(t *testing.T) {
 			t.Errorf("%s and %s share journal %s", s, clash, name)
 		}
 		names[name] = s
-		if err := ValidateName("name", name); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, ValidateName("name", name))
 	}
 }

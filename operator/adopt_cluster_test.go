@@ -64,9 +64,7 @@ func TestAdoptionRetriesAConflict(t *testing.T) {
 	}()
 	env.create(env.customResource())
 	env.waitForConditions(allWell)
-	if patches.Load() < 2 {
-		t.Errorf("the DaemonSet was patched %d times; want a retry", patches.Load())
-	}
+	assert.GreaterOrEqual(t, patches.Load(), int32(2), "how often the DaemonSet was patched, with a retry")
 	if adopted, _ := env.metric("berth_adopted_objects_total", nil); adopted != float64(len(unadopted)) {
 		t.Errorf("berth_adopted_objects_total is %v, want %d", adopted, len(unadopted))
 	}
@@ -76,9 +74,7 @@ func TestAdoptionRetriesAConflict(t *testing.T) {
 			watches++
 		}
 	}
-	if watches != 1 {
-		t.Errorf("the operator started to watch the CSIDriver %d times, want once", watches)
-	}
+	assert.Equal(t, 1, watches, "how often the operator started to watch the CSIDriver")
 }
 
 // inOtherNamespace returns an environment in which the driver is not in the operator's namespace.
@@ -122,9 +118,7 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 	// The objects are the same, but ours.
 	checkInPlace(t, env, before)
 	checkDaemonSetChanges(t, before["DaemonSet"], endDaemonSets())
-	if worst := mostUnavailable(nodes, endPods()); worst != 1 {
-		t.Errorf("at the worst moment, %d nodes were without a driver, want 1: 10%% of 3 nodes", worst)
-	}
+	assert.Equal(t, 1, mostUnavailable(nodes, endPods()), "nodes without a driver at the worst moment: 10% of 3 nodes")
 	for _, pod := range env.nodePods() {
 		if slices.ContainsFunc(nodes, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
 			t.Errorf("pod %s on node %s belongs to the old driver", pod.Name, pod.Spec.NodeName)
@@ -133,9 +127,7 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 	checkUnchanged(t, env, shared)
 
 	// The adoption is recorded for the next operator, and in events.
-	if want := []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
-		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
-	}
+	assert.Equal(t, []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}, custom.Finalizers, "finalizers")
 	assert.EqualValues(t, env.home, custom.Annotations["berth.dev/driver-namespace"], "the annotation says that the driver is in namespace")
 	if restarts == 0 { // an operator that ends before it receives the response records nothing
 		for _, object := range unadopted {
@@ -179,12 +171,8 @@ func checkInPlace(t *testing.T, env *testEnv, before map[string]*unstructured.Un
 	for kind, old := range before {
 		now := old.DeepCopy()
 		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now))
-		if now.GetUID() != old.GetUID() {
-			t.Errorf("%s %s was recreated", kind, old.GetName())
-		}
-		if owners := now.GetOwnerReferences(); len(owners) > 0 {
-			t.Errorf("%s %s is still owned by %v", kind, old.GetName(), owners)
-		}
+		assert.Equalf(t, old.GetUID(), now.GetUID(), "UID of %s %s", kind, old.GetName())
+		assert.Emptyf(t, now.GetOwnerReferences(), "owners of %s %s", kind, old.GetName())
 		for i, write := range env.writesTo(resources[kind], old.GetName()) {
 			if i == 0 && write.Verb != "patch" {
 				t.Errorf("the first write to %s %s is: %s; want the patch that removes its owner", kind, old.GetName(), write.Verb)
@@ -229,9 +217,7 @@ func checkNarrowed(t *testing.T, env *testEnv, scc *unstructured.Unstructured) {
 // pods are replaced node by node.
 func checkDaemonSetChanges(t *testing.T, old *unstructured.Unstructured, changes []watch.Event) {
 	t.Helper()
-	if len(changes) == 0 {
-		t.Fatal("nothing became of the DaemonSet")
-	}
+	require.NotEmpty(t, changes, "changes of the DaemonSet")
 	var last *appsv1.DaemonSet
 	for _, change := range changes {
 		last = change.Object.(*appsv1.DaemonSet)
@@ -287,9 +273,7 @@ func (env *testEnv) createAPI() client.Object {
 	env.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		if err := env.Client().Delete(ctx, api); client.IgnoreNotFound(err) != nil {
-			env.t.Error(err)
-		}
+		assert.NoError(env.t, client.IgnoreNotFound(env.Client().Delete(ctx, api)))
 		assert.NoError(env.t, cluster.Until(ctx, "the API to be gone", env.Gone(api)))
 	})
 	return api

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -31,12 +32,8 @@ func TestAPIControllersArePreparedFirst(t *testing.T) {
 	}
 	run := func(context.Context, *rest.Config) error { panic("it runs although Prepare failed") }
 	err := env.operate(t.Context(), env.ServiceAccountConfig(t, env.namespace, "operator"), operator.APIController{Prepare: prepare, Run: run})
-	if !errors.Is(err, unprepared) {
-		t.Errorf("the operator ends with %v, want %v", err, unprepared)
-	}
+	assert.ErrorIs(t, err, unprepared, "the operator ends with")
 	for _, event := range env.requests() {
-		if event.Resource != "" {
-			t.Errorf("before its API controller was prepared, the operator requested %s %s", event.Verb, event.URI)
-		}
+		assert.Emptyf(t, event.Resource, "requested before its API controller was prepared: %s %s", event.Verb, event.URI)
 	}
 }

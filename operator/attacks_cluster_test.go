@@ -80,9 +80,7 @@ func (env *testEnv) checkNothingFor(namespace string) {
 			env.t.Errorf("in a tenant's namespace the operator requested: %s %s %s (%d)", write.Verb, write.Resource, write.Name, write.Code)
 		}
 	}
-	if left := env.permissionsOf(env.t.Context(), namespace); len(left) > 0 {
-		env.t.Errorf("a tenant's namespace gets permissions or credentials from %q", left)
-	}
+	assert.Empty(env.t, env.permissionsOf(env.t.Context(), namespace), "what gives permissions or credentials to a tenant's namespace")
 }
 
 // permissionsOf returns the driver's objects outside of a namespace that mention the namespace.
@@ -319,9 +317,7 @@ func testAttackRecreatedNamespace(t *testing.T, running bool) {
 			t.Errorf("in a tenant's namespace the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
-	if left := env.permissionsOf(t.Context(), tenants); len(left) > 0 {
-		t.Errorf("a tenant's namespace gets permissions or credentials from %q", left)
-	}
+	assert.Empty(t, env.permissionsOf(t.Context(), tenants), "what gives permissions or credentials to a tenant's namespace")
 	env.checkForged(forged)
 	env.deleteCustomResource()
 	env.waitUntilRemoved()
@@ -349,9 +345,8 @@ func TestAttackRecreatedNamespaceOfARemoval(t *testing.T) {
 		if object.GetNamespace() == env.home {
 			continue
 		}
-		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
-			t.Errorf("%s is still there", nameOf(object))
-		}
+		err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		assert.Errorf(t, err, "%s is still there", nameOf(object))
 	}
 }
 
@@ -366,9 +361,7 @@ func (env *testEnv) installIn(namespace string) (stop func()) {
 	env.create(custom)
 	stop = env.startOperator()
 	custom = env.waitForConditions(allWell)
-	if got, want := custom.Annotations[namespaceUIDAnnotation], env.namespaceUID(namespace); got != string(want) {
-		env.t.Errorf("the recorded UID is %q, want %s", got, want)
-	}
+	assert.EqualValues(env.t, env.namespaceUID(namespace), custom.Annotations[namespaceUIDAnnotation], "the recorded UID")
 	env.tick()
 	return stop
 }

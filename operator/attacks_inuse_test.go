@@ -69,9 +69,7 @@ func TestTenantBlocksRemoval(t *testing.T) {
 			events := &corev1.EventList{}
 			require.NoError(t, env.Client().List(t.Context(), events, client.InNamespace(env.namespace)))
 			for _, event := range events.Items {
-				if event.Reason == "VolumesInUse" {
-					t.Errorf("the removal waited: %s", event.Message)
-				}
+				assert.NotEqualf(t, "VolumesInUse", event.Reason, "the removal waited: %s", event.Message)
 			}
 		})
 	}

@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -182,9 +181,8 @@ func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 	present, _, err := env.existing(env.t.Context())
 	require.NoError(env.t, err)
 	present = slices.DeleteFunc(present, func(name string) bool { return name == "Secret csi-manila-secrets" }) // an earlier test's
-	if diff := cmp.Diff([]string{"Namespace openshift-manila-csi-driver", "CredentialsRequest manila-csi-drivers", "ConfigMap manila-csi-driver-trusted-ca-bundle"}, present); diff != "" {
-		env.t.Errorf("without any offer, these objects of the driver exist (-want +got):\n%s", diff)
-	}
+	want := []string{"Namespace openshift-manila-csi-driver", "CredentialsRequest manila-csi-drivers", "ConfigMap manila-csi-driver-trusted-ca-bundle"}
+	assert.Equal(env.t, want, present, "objects of the driver without any offer")
 }
 
 // TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked,
@@ -358,9 +356,7 @@ func TestWorkloadsOfEarlierOperatorsAreAdopted(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, env *testEnv) {
 		if env.driver.Namespace != "" {
 			home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.driver.Namespace}}
-			if err := env.Client().Create(t.Context(), home); err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatal(err)
-			}
+			require.NoError(t, client.IgnoreAlreadyExists(env.Client().Create(t.Context(), home)))
 			// The cluster-scoped permissions prove that the namespace is the driver's.
 			objects := env.objects()
 			env.create(objects[slices.IndexFunc(objects, func(object client.Object) bool {
@@ -379,9 +375,7 @@ func TestWorkloadsOfEarlierOperatorsAreAdopted(t *testing.T) {
 		env.installDriver()
 		now := env.uids()
 		for name, uid := range before {
-			if now[name] != uid {
-				t.Errorf("%s has UID %s, was %s", name, now[name], uid)
-			}
+			assert.Equalf(t, uid, now[name], "UID of %s", name)
 		}
 	})
 }

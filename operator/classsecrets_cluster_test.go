@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -39,14 +40,10 @@ func testClassSecrets(t *testing.T, env *testEnv) {
 		t.Error("no StorageClass names a Secret: nothing was tested")
 	}
 	for name, namespace := range secrets {
-		if !env.may(account, "get", namespace, name) {
-			t.Errorf("%s may not read the Secret %s/%s of a StorageClass", account, namespace, name)
-		}
+		assert.Truef(t, env.may(account, "get", namespace, name), "%s may not read the Secret %s/%s of a StorageClass", account, namespace, name)
 	}
 	for _, verb := range []string{"get", "list", "watch"} {
-		if env.may(account, verb, env.home, "another") {
-			t.Errorf("%s may %s any Secret in namespace %s", account, verb, env.home)
-		}
+		assert.Falsef(t, env.may(account, verb, env.home, "another"), "%s may %s any Secret in namespace %s", account, verb, env.home)
 	}
 }
 

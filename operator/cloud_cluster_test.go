@@ -105,9 +105,7 @@ func TestCloudReachesTheDriver(t *testing.T) {
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
 	assert.Containsf(t, condition(custom, refused).Message, "openshift-config-managed/kube-cloud-config", "condition %s says", refused)
 	controller("the second bundle still", func(pod corev1.PodTemplateSpec, _ map[string]string) error {
-		if pod.Annotations[annotation] != second {
-			t.Error("the driver's pods have changed with a bundle that has no certificate")
-		}
+		assert.Equal(t, second, pod.Annotations[annotation], "the driver's pods have changed with a bundle that has no certificate")
 		return nil
 	})
 
@@ -255,9 +253,7 @@ func TestCloudIsAskedOnce(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				if asked != wantAsked {
-					t.Errorf("%s: the cloud was asked %d times, want %d", when, asked, wantAsked)
-				}
+				assert.Equalf(t, wantAsked, asked, "%s: how often the cloud was asked", when)
 			}
 			mu.Lock()
 			before := asked

@@ -64,9 +64,8 @@ func podsAreKeptApartAndModest(env *testEnv) {
 	for _, pod := range pods.Items {
 		app := pod.Labels["app"]
 		nodes[app] = append(nodes[app], pod.Spec.NodeName)
-		if want := map[string]string{"efs-csi-controller": "system-cluster-critical", "efs-csi-node": "system-node-critical"}[app]; pod.Spec.PriorityClassName != want {
-			env.t.Errorf("pod %s has the priority class %q, want %q", pod.Name, pod.Spec.PriorityClassName, want)
-		}
+		want := map[string]string{"efs-csi-controller": "system-cluster-critical", "efs-csi-node": "system-node-critical"}[app]
+		assert.Equalf(env.t, want, pod.Spec.PriorityClassName, "priority class of pod %s", pod.Name)
 		for _, c := range pod.Spec.Containers {
 			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
 				env.t.Errorf("pod %s: container %s requests %v, want CPU and memory", pod.Name, c.Name, c.Resources.Requests)
@@ -290,9 +289,7 @@ func changedCredentialsRollTheirPodsOnly(env *testEnv) {
 		}
 		return nil
 	})
-	if diff := cmp.Diff(before.controller.Spec.Template, after.controller.Spec.Template); diff != "" {
-		env.t.Errorf("the controller rolls with the nodes' credentials (-before +after):\n%s", diff)
-	}
+	assert.Empty(env.t, cmp.Diff(before.controller.Spec.Template, after.controller.Spec.Template), "the controller rolls with the nodes' credentials (-before +after)")
 	for _, event := range env.requests() {
 		if event.Resource == "secrets" && !strings.Contains(event.URI, "metadata.name%3D") {
 			env.t.Errorf("the operator reads more Secrets than the driver's: %s %s", event.Verb, event.URI)

@@ -84,9 +84,7 @@ func (env *testEnv) held(object client.Object) client.Object {
 // release removes the finalizers of an object, so that it goes if it is deleted.
 func (env *testEnv) release(object client.Object) {
 	env.t.Helper()
-	if err := env.removeFinalizers(object); client.IgnoreNotFound(err) != nil {
-		env.t.Error(err)
-	}
+	assert.NoError(env.t, client.IgnoreNotFound(env.removeFinalizers(object)))
 }
 
 // attachment creates a VolumeAttachment to worker-0 that is being deleted.

@@ -52,9 +52,8 @@ func TestShortLivedCredentials(t *testing.T) {
 			"spec.cloudTokenPath":             "/var/run/secrets/openshift/serviceaccount/token",
 			"spec.secretRef.namespace":        env.namespace,
 		} {
-			if got, _, _ := unstructured.NestedString(request.Object, strings.Split(path, ".")...); got != want {
-				t.Errorf("CredentialsRequest %s: %s is %q, want %q", c.request, path, got, want)
-			}
+			got, _, _ := unstructured.NestedString(request.Object, strings.Split(path, ".")...)
+			assert.Equalf(t, want, got, "%s of CredentialsRequest %s", path, c.request)
 		}
 		secret := &corev1.Secret{}
 		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: c.secret}, secret))
@@ -93,9 +92,7 @@ func TestManualModeWithoutRoles(t *testing.T) {
 	env.waitForReason(env.conditionOf(byHand.part), "CredentialsUnusable")
 	custom = env.waitForConditions(nil)
 	for _, word := range []string{"Secret " + byHand.secret, "namespace " + env.namespace, "has the key aws_access_key_id", "credentials, or", "aws_secret_access_key"} {
-		if got := condition(custom, env.conditionOf(byHand.part)); !strings.Contains(got.Message, word) {
-			t.Errorf("condition %s does not say %q: %s", got.Type, word, got.Message)
-		}
+		assert.Containsf(t, condition(custom, env.conditionOf(byHand.part)).Message, word, "condition %s", env.conditionOf(byHand.part))
 	}
 	change(env, secret, func(s *corev1.Secret) { s.Data["aws_secret_access_key"] = []byte("key") })
 	env.waitForReason(env.conditionOf(byHand.part), "CredentialsByHand")
@@ -113,9 +110,8 @@ func TestManualModeWithoutRoles(t *testing.T) {
 	change(env, cloud, func(c *operatorv1.CloudCredential) { c.Spec.CredentialsMode = operatorv1.CloudCredentialsModeDefault })
 	for _, c := range credentials {
 		env.waitForReason(env.conditionOf(c.part), "AsExpected")
-		if _, err := env.credentialsRequest(c.request); err != nil {
-			t.Errorf("CredentialsRequest %s: %v", c.request, err)
-		}
+		_, err := env.credentialsRequest(c.request)
+		assert.NoErrorf(t, err, "CredentialsRequest %s", c.request)
 	}
 }
 

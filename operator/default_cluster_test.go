@@ -109,9 +109,7 @@ func TestDefaultClass(t *testing.T) {
 			t.Cleanup(func() { // the test's classes are not the operator's
 				for _, name := range []string{"gp2", "mine"} {
 					class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
-					if err := env.Client().Delete(context.Background(), class); client.IgnoreNotFound(err) != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, client.IgnoreNotFound(env.Client().Delete(context.Background(), class)))
 				}
 			})
 			c := &defaultClasses{env: env}
@@ -243,12 +241,8 @@ func (c *defaultClasses) annotate(name, value string) {
 func (c *defaultClasses) delete() types.UID {
 	c.env.t.Helper()
 	class := &storagev1.StorageClass{}
-	if err := c.env.Client().Get(c.env.t.Context(), client.ObjectKey{Name: "gp3-csi"}, class); err != nil {
-		c.env.t.Fatal(err)
-	}
-	if err := c.env.Client().Delete(c.env.t.Context(), class); err != nil {
-		c.env.t.Fatal(err)
-	}
+	require.NoError(c.env.t, c.env.Client().Get(c.env.t.Context(), client.ObjectKey{Name: "gp3-csi"}, class))
+	require.NoError(c.env.t, c.env.Client().Delete(c.env.t.Context(), class))
 	return class.UID
 }
 

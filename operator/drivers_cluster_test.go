@@ -91,9 +91,7 @@ func testInstall(t *testing.T, env *testEnv) {
 		t.Errorf("Available, but these objects are missing: %q (%v)", missing, err)
 	}
 	for _, write := range env.writes() {
-		if !slices.Contains([]string{"", env.home, "openshift-cloud-credential-operator"}, write.Namespace) {
-			t.Errorf("in an unrelated namespace the operator requested: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
-		}
+		assert.Containsf(t, []string{"", env.home, "openshift-cloud-credential-operator"}, write.Namespace, "namespace of a request: %s %s %s", write.Verb, write.Resource, write.Name)
 	}
 	checkConditions(t, env.driver, custom)
 	assert.EqualValues(t, custom.Generation, custom.Status.ObservedGeneration, "observedGeneration")

@@ -8,6 +8,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -105,9 +106,7 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 			// of its own if there is no other, and emits events for some of these.
 			continue
 		}
-		if times != want {
-			t.Errorf("it happened %d times, but was recorded %d times: %s", want, times, told)
-		}
+		assert.Equalf(t, want, times, "how often it was recorded, want as often as it happened: %s", told)
 	}
 }
 
@@ -156,9 +155,7 @@ func (env *testEnv) recorded() map[string]int {
 			told[event.Reason+": "+event.Message] += int(event.Count)
 		}
 	}
-	if len(told) == 0 {
-		env.t.Error("the operator has recorded no events")
-	}
+	assert.NotEmpty(env.t, told, "events")
 	return told
 }
 

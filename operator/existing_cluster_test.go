@@ -45,9 +45,7 @@ func TestForeignStorageClassStays(t *testing.T) {
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
 	checkUnchanged(t, env, []client.Object{class})
 	env.waitForEvent("Removed", "StorageClass efs-sc")
-	if told := env.events("StorageClassLeft"); len(told) != 1 {
-		t.Errorf("events: %q, want just one", told)
-	}
+	assert.Len(t, env.events("StorageClassLeft"), 1, "events")
 }
 
 func (env *testEnv) createDynamicClass() *storagev1.StorageClass {
@@ -113,9 +111,7 @@ func TestImmutableObjectsAreRecreated(t *testing.T) {
 		for _, write := range env.writesTo(resource, old.GetName()) {
 			verbs = append(verbs, fmt.Sprint(write.Verb, " ", write.Code))
 		}
-		if want := []string{"patch 422", "delete 200", "patch 201"}; !slices.Equal(verbs, want) {
-			t.Errorf("for %s %s the operator requested %q, want %q", resource, old.GetName(), verbs, want)
-		}
+		assert.Equalf(t, []string{"patch 422", "delete 200", "patch 201"}, verbs, "requests for %s %s", resource, old.GetName())
 	}
 	for _, what := range []string{"CSIDriver efs.csi.aws.com", "ClusterRoleBinding efs-csi-node", "RoleBinding efs-csi-leader-election"} {
 		kind, _, _ := strings.Cut(what, " ")

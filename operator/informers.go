@@ -84,8 +84,8 @@ type informerSet struct {
 	mapper    meta.RESTMapper
 	namespace string // the driver's
 	config    configinformers.SharedInformerFactory
-	operator  operatorinformers.SharedInformerFactory // for CloudCredentials
-	byName    map[string]informers.SharedInformerFactory
+	operator  operatorinformers.SharedInformerFactory    // for CloudCredentials
+	byName    map[string]informers.SharedInformerFactory // by "namespace/name"
 	factories []interface{ Start(stop <-chan struct{}) }
 }
 
@@ -110,18 +110,11 @@ func (s *informerSet) start(ctx context.Context) {
 
 // named returns informers that show only objects of one name, in the driver's namespace.
 func (s *informerSet) named(name string) informers.SharedInformerFactory {
-	factory, ok := s.byName[name]
-	if !ok {
-		factory = informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
-			informers.WithNamespace(s.namespace), informers.WithTweakListOptions(transport.OnlyName(name)))
-		s.byName[name] = factory
-		s.factories = append(s.factories, factory)
-	}
-	return factory
+	return s.namedIn(s.namespace, name)
 }
 
-// configMap returns the informer of a ConfigMap in a namespace other than the driver's.
-func (s *informerSet) configMap(namespace, name string) coreinformers.ConfigMapInformer {
+// namedIn returns informers that show only objects of one name, in a namespace.
+func (s *informerSet) namedIn(namespace, name string) informers.SharedInformerFactory {
 	key := namespace + "/" + name
 	factory, ok := s.byName[key]
 	if !ok {
@@ -130,7 +123,12 @@ func (s *informerSet) configMap(namespace, name string) coreinformers.ConfigMapI
 		s.byName[key] = factory
 		s.factories = append(s.factories, factory)
 	}
-	return factory.Core().V1().ConfigMaps()
+	return factory
+}
+
+// configMap returns the informer of a ConfigMap in a namespace other than the driver's.
+func (s *informerSet) configMap(namespace, name string) coreinformers.ConfigMapInformer {
+	return s.namedIn(namespace, name).Core().V1().ConfigMaps()
 }
 
 func (s *informerSet) secret(name string) coreinformers.SecretInformer {

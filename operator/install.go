@@ -180,15 +180,20 @@ func (c *cycle) newClassControllers(manifests []drivers.Manifest) (found []facto
 	return found
 }
 
-func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Controller {
-	options := controllers.StorageClassOptions{
-		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
+// classOptions are the dependencies of a controller of these classes, of which the named one is the default of a fresh cluster.
+func (c *cycle) classOptions(classes []drivers.Manifest, name string) controllers.ClassOptions {
+	return controllers.ClassOptions{
+		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(), Default: name,
 		CustomResource: c.customResource.Resource(), Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
 	}
+}
+
+func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Controller {
+	name := ""
 	if c.permanent && c.driver.ClusterStorage != nil {
-		options.Default = c.driver.ClusterStorage.DefaultClass
+		name = c.driver.ClusterStorage.DefaultClass
 	}
-	return controllers.NewStorageClass(options)
+	return controllers.NewStorageClass(c.classOptions(classes, name))
 }
 
 // newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud; nil if
@@ -226,12 +231,7 @@ func (c *cycle) defaultSnapshotClass() string {
 }
 
 func (c *cycle) newSnapshotClassController(manifests []drivers.Manifest) factory.Controller {
-	return controllers.NewSnapshotClass(controllers.SnapshotClassOptions{
-		Name: c.driver.ConditionPrefix + "DriverSnapshotClassController", Driver: c.driver, Classes: c.watch(drivers.OfKind(manifests, controllers.SnapshotClassKind)),
-		Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
-		Default: c.defaultSnapshotClass(), CustomResource: c.customResource.Resource(), Reader: c.clients.objects,
-		Applier: c.applier, OperatorClient: c.reporter, Recorder: c.recorder,
-	})
+	return controllers.NewSnapshotClass(c.classOptions(drivers.OfKind(manifests, controllers.SnapshotClassKind), c.defaultSnapshotClass()))
 }
 
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *controllers.StaticResources {

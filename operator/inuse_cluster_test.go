@@ -50,9 +50,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 			assert.Containsf(t, got.Message, left.Namespace+"/"+left.Name, "the message does not name pod %s", left.Name)
 		}
 		assert.NotContains(t, got.Message, bystander.Name, "the message names a pod with the volume of another driver")
-		if blocking() != float64(len(users)-i) {
-			t.Errorf("berth_uninstall_blocking_pods is %v, want %d", blocking(), len(users)-i)
-		}
+		assert.EqualValues(t, len(users)-i, blocking(), "berth_uninstall_blocking_pods")
 		if _, missing, err := env.existing(t.Context()); err != nil || len(missing) > 0 {
 			t.Errorf("while a volume is in use, these objects were removed: %q (%v)", missing, err)
 		}
@@ -60,9 +58,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	}
 	env.waitUntilRemoved()
 	env.waitForEvent("VolumesInUse", users[0].Name)
-	if blocking() != 0 {
-		t.Errorf("berth_uninstall_blocking_pods is %v in the end, want 0", blocking())
-	}
+	assert.Zero(t, blocking(), "berth_uninstall_blocking_pods in the end")
 	checkUnchanged(t, env, shared)
 	claims := &corev1.PersistentVolumeClaimList{}
 	if err := env.Client().List(t.Context(), claims, client.InNamespace(env.namespace)); err != nil || len(claims.Items) != 1 || claims.Items[0].Status.Phase != corev1.ClaimBound {

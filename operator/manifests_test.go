@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
@@ -24,9 +25,7 @@ func TestRenderWithoutImages(t *testing.T) {
 		t.Errorf("error is %v, want all %d images in it", rendered.err, len(driver.Images))
 	}
 	require.NoError(t, rendered.recordNamespace(drivernamespace.Namespace{Name: driver.Namespace, UID: "uid"}))
-	if len(rendered.manifests) == 0 {
-		t.Error("there are no manifests")
-	}
+	assert.NotEmpty(t, rendered.manifests)
 	for _, m := range rendered.manifests {
 		labels, proof := m.Object.GetLabels(), ""
 		if m.Object.GetKind() == "Namespace" {
@@ -49,17 +48,12 @@ func TestRenderForMonitoring(t *testing.T) {
 		for _, m := range render(driver, func(env string) string { return env }, driver.Namespace, permanent).manifests {
 			got := m.Object.GetLabels()[monitoringLabel]
 			if m.Object.GetKind() != "Namespace" {
-				if got != "" {
-					t.Errorf("%s %s has the label, want it on Namespaces only", m.Object.GetKind(), m.Object.GetName())
-				}
+				assert.Emptyf(t, got, "the label of %s %s, which Namespaces alone have", m.Object.GetKind(), m.Object.GetName())
 				continue
 			}
-			if found++; got != want {
-				t.Errorf("as a part of the platform (%v), the Namespace has the label with value %q, want %q", permanent, got, want)
-			}
+			found++
+			assert.Equalf(t, want, got, "the label of the Namespace, as a part of the platform: %v", permanent)
 		}
-		if found != 1 {
-			t.Errorf("there are %d Namespaces, want one", found)
-		}
+		assert.Equal(t, 1, found, "Namespaces")
 	}
 }

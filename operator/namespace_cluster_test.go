@@ -3,7 +3,6 @@ package operator_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,14 +41,10 @@ func TestDriverStaysInItsNamespace(t *testing.T) {
 		next.waitForRepair()
 		custom := next.waitForConditions(allWell)
 		assert.EqualValuesf(t, env.home, custom.Annotations[namespaceAnnotation], "by %s: the annotation says", evidence)
-		if got := custom.Annotations["berth.dev/operator-namespace"]; got != next.namespace {
-			t.Errorf("by %s: the annotation says that the operator is in namespace %q, want %q", evidence, got, next.namespace)
-		}
+		assert.Equalf(t, next.namespace, custom.Annotations["berth.dev/operator-namespace"], "by %s: the annotation says that the operator is in namespace", evidence)
 		assert.Emptyf(t, cmp.Diff(before, next.uids()), "by %s: UIDs of the driver's objects (-before +after)", evidence)
 		for _, write := range next.writes() {
-			if write.Namespace == next.namespace {
-				t.Errorf("by %s: in its own namespace the operator requested: %s %s %s", evidence, write.Verb, write.Resource, write.Name)
-			}
+			assert.NotEqualf(t, next.namespace, write.Namespace, "by %s: namespace of the operator's request: %s %s %s", evidence, write.Verb, write.Resource, write.Name)
 		}
 	}
 }
@@ -69,17 +64,13 @@ func TestDriverLeavesANamespaceThatIsGone(t *testing.T) {
 
 	next.startOperator()
 	custom = next.waitUntilInstalled()
-	if custom.UID != uid {
-		t.Error("the ClusterCSIDriver was recreated")
-	}
+	assert.Equal(t, uid, custom.UID, "UID of the ClusterCSIDriver")
 	next.waitForEvent("NamespaceGone", before.namespace)
 	next.checkNothingFor(before.namespace)
 	sets := &appsv1.DaemonSetList{}
 	require.NoError(t, next.Client().List(t.Context(), sets))
 	for _, set := range sets.Items {
-		if set.Namespace != next.namespace {
-			t.Errorf("there is a DaemonSet %s/%s, too", set.Namespace, set.Name)
-		}
+		assert.Equalf(t, next.namespace, set.Namespace, "namespace of DaemonSet %s", set.Name)
 	}
 	next.deleteCustomResource()
 	next.waitUntilRemoved()
@@ -129,9 +120,7 @@ func TestOtherDriver(t *testing.T) {
 		env.waitForReason(degraded, "OtherDriver")
 		custom = env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
 		for _, word := range []string{"ClusterRoleBinding " + other.Name, other.Subjects[0].Namespace + "/" + other.Subjects[0].Name, "docs/move/redhat-efs.md"} {
-			if got := condition(custom, "Degraded"); !strings.Contains(got.Message, word) {
-				t.Errorf("%s: condition Degraded says %q, want %q in it", when, got.Message, word)
-			}
+			assert.Containsf(t, condition(custom, "Degraded").Message, word, "%s: condition Degraded", when)
 		}
 		assert.Emptyf(t, cmp.Diff(theirs, condition(custom, theirs.Type)), "%s: the other operator's condition (-before +now)", when)
 		assert.Emptyf(t, cmp.Diff(before.Finalizers, custom.Finalizers), "%s: finalizers (-before +now)", when)
@@ -151,9 +140,7 @@ func TestOtherDriver(t *testing.T) {
 	// Once the other driver is removed, the operator takes over.
 	require.NoError(t, env.Client().Delete(t.Context(), other))
 	custom = env.waitForConditions(allWell)
-	if len(custom.Finalizers) != 1 {
-		t.Errorf("finalizers are %q, want just the operator's own", custom.Finalizers)
-	}
+	assert.Len(t, custom.Finalizers, 1, "finalizers: the operator's own")
 
 	// The other operator comes back: it adds its finalizers, and the objects of its driver.
 	env.createForeignBinding(other.Subjects[0].Namespace)
@@ -165,9 +152,7 @@ func TestOtherDriver(t *testing.T) {
 	env.setManagementState(operatorv1.Removed)
 	env.waitUntilObserved()
 	env.waitForReason(degraded, "OtherDriver")
-	if now := env.written.Load(); now != written {
-		t.Errorf("the operator wrote %d times to its driver while another one was there", now-written)
-	}
+	assert.Equal(t, written, env.written.Load(), "the operator wrote to its driver while another one was there")
 }
 
 // createForeignBinding creates a binding for the service accounts of a foreign driver.
@@ -202,9 +187,7 @@ func TestSeveralNamespaces(t *testing.T) {
 	env.waitForReason(degraded, "SeveralNamespaces")
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
 	for _, word := range []string{"SecurityContextConstraints efs-csi-scc", env.home + "/efs-csi-sa", "ClusterRoleBinding efs-csi-provisioner", second + "/efs-csi-controller-sa", namespaceAnnotation + "="} {
-		if got := condition(custom, degraded); !strings.Contains(got.Message, word) {
-			t.Errorf("condition %s says %q, want %q in it", degraded, got.Message, word)
-		}
+		assert.Containsf(t, condition(custom, degraded).Message, word, "condition %s", degraded)
 	}
 	for _, write := range env.writes() {
 		if write.Resource != "clustercsidrivers" || write.Subresource != "status" {
@@ -244,14 +227,11 @@ func TestActiveOperatorKeepsTheDriver(t *testing.T) {
 	env.create(env.customResource())
 	env.waitForReason(env.driver.ConditionPrefix+"DriverNamespaceDegraded", "OtherOperatorActive")
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
-	if got := condition(custom, "Degraded"); !strings.Contains(got.Message, old.Namespace+"/"+old.Name) {
-		t.Errorf("condition Degraded says %q, want the pod of the other operator in it", got.Message)
-	}
+	assert.Contains(t, condition(custom, "Degraded").Message, old.Namespace+"/"+old.Name, "condition Degraded, about the pod of the other operator")
 	waits := env.driver.ConditionPrefix + "OperatorLockDegraded"
 	env.waitForReason(waits, "WaitingForLock")
-	if got, _ := env.metric("berth_operator_waiting_for_lock", map[string]string{"namespace": env.home}); got != 1 {
-		t.Errorf("berth_operator_waiting_for_lock is %v while the operator waits, want 1", got)
-	}
+	waiting, _ := env.metric("berth_operator_waiting_for_lock", map[string]string{"namespace": env.home})
+	assert.EqualValues(t, 1, waiting, "berth_operator_waiting_for_lock while the operator waits")
 	if len(custom.Finalizers) > 0 || custom.Annotations[namespaceAnnotation] != "" {
 		t.Errorf("the finalizer was added already: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
 	}

@@ -64,9 +64,7 @@ func TestNotReadyNodeHoldsNothing(t *testing.T) {
 			t.Errorf("on node %s, which is ready, pod %s belongs to the old driver", pod.Spec.NodeName, pod.Name)
 		}
 	}
-	if worst := mostUnavailable(before, endPods()); worst != 1 {
-		t.Errorf("at the worst moment, %d of the nodes that are ready were without a driver, want 1", worst)
-	}
+	assert.Equal(t, 1, mostUnavailable(before, endPods()), "ready nodes without a driver at the worst moment")
 	var allowed []string
 	for _, change := range endDaemonSets() {
 		set := change.Object.(*appsv1.DaemonSet)
@@ -78,9 +76,7 @@ func TestNotReadyNodeHoldsNothing(t *testing.T) {
 	if i := slices.Index(allowed, "10%"); i >= 0 {
 		allowed = allowed[i:] // without the old driver's records
 	}
-	if want := []string{"10%", "2", "10%"}; !slices.Equal(allowed, want) {
-		t.Errorf("the pods that may be unavailable were %q, want %q", allowed, want)
-	}
+	assert.Equal(t, []string{"10%", "2", "10%"}, allowed, "the pods that may be unavailable")
 
 	// The node is removed: there is nothing to name any more.
 	env.removeNode(node)
@@ -135,9 +131,8 @@ func (env *testEnv) createDeadNode() string {
 // removeNode deletes a node, and its pods, which no kubelet ends.
 func (env *testEnv) removeNode(name string) {
 	env.t.Helper()
-	if err := env.Client().Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); client.IgnoreNotFound(err) != nil {
-		env.t.Error(err)
-	}
+	err := env.Client().Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	assert.NoError(env.t, client.IgnoreNotFound(err))
 	cluster.Eventually(env.t, limit, "the pods of the node to be gone", func(ctx context.Context) error {
 		pods, err := env.podsOn(ctx, name)
 		if err != nil || len(pods) == 0 {

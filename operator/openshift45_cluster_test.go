@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -70,9 +69,7 @@ func testTakeover45(t *testing.T, files map[string]string) {
 		switch object.GetKind() {
 		case "Namespace":
 			// An earlier test may have left it.
-			if err := env.Client().Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatal(err)
-			}
+			require.NoError(t, client.IgnoreAlreadyExists(env.Client().Create(t.Context(), object)))
 			change(env, object, func(o *unstructured.Unstructured) {
 				labels := o.GetLabels()
 				delete(labels, placement.ProofLabel)
@@ -95,13 +92,9 @@ func testTakeover45(t *testing.T, files map[string]string) {
 	for kind, old := range workloads {
 		now := old.DeepCopy()
 		require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now))
-		if now.GetUID() != old.GetUID() {
-			t.Errorf("%s %s was recreated", kind, old.GetName())
-		}
+		assert.Equalf(t, old.GetUID(), now.GetUID(), "UID of %s %s", kind, old.GetName())
 		assert.Emptyf(t, cmp.Diff(selectorOf(old), selectorOf(now)), "selector of %s (-before +after)", kind)
-		if now.GetGeneration() == old.GetGeneration() {
-			t.Errorf("%s %s was not updated", kind, old.GetName())
-		}
+		assert.NotEqualf(t, old.GetGeneration(), now.GetGeneration(), "generation of %s %s, which is updated", kind, old.GetName())
 	}
 }
 

@@ -274,17 +274,13 @@ func (env *testEnv) removeDriver() {
 	if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err == nil {
 		custom.Finalizers = nil
 		assert.NoError(env.t, env.Client().Update(ctx, custom))
-		if err := env.Client().Delete(ctx, custom); client.IgnoreNotFound(err) != nil {
-			env.t.Error(err)
-		}
+		assert.NoError(env.t, client.IgnoreNotFound(env.Client().Delete(ctx, custom)))
 	}
 	for _, object := range env.objects() {
 		if env.kept()[nameOf(object)] {
 			continue // it is never deleted
 		}
-		if err := env.Client().Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			env.t.Error(err)
-		}
+		assert.NoError(env.t, client.IgnoreNotFound(env.Client().Delete(ctx, object)))
 	}
 	ours := client.MatchingLabels{"app.kubernetes.io/managed-by": env.driver.Operator.Name}
 	assert.NoError(env.t, env.Client().DeleteAllOf(ctx, &storagev1.StorageClass{}, ours))
@@ -351,9 +347,7 @@ func (env *testEnv) waitForConditions(want map[string]operatorv1.ConditionStatus
 	env.Await(env.t, limit, fmt.Sprintf("conditions %v", want), custom, func() error {
 		types := map[string]bool{}
 		for _, c := range custom.Status.Conditions {
-			if types[c.Type] {
-				env.t.Fatalf("condition %s is there twice", c.Type)
-			}
+			require.Falsef(env.t, types[c.Type], "condition %s is there twice", c.Type)
 			types[c.Type] = true
 		}
 		for conditionType, status := range want {
@@ -438,12 +432,8 @@ func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
 	env.waitForConditions(allWell)
 	env.waitForMetric("berth_cluster_csi_driver_missing", 0)
 	for _, write := range env.writes() {
-		if write.Received.Before(began) {
-			t.Errorf("before its ClusterCSIDriver existed, the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
-		}
-		if write.Name == other.Name {
-			t.Errorf("the operator touched another driver's ClusterCSIDriver: %s", write.Verb)
-		}
+		assert.Falsef(t, write.Received.Before(began), "before its ClusterCSIDriver existed, the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
+		assert.NotEqualf(t, other.Name, write.Name, "the operator touched another driver's ClusterCSIDriver: %s", write.Verb)
 	}
 	env.deleteCustomResource()
 	env.waitForMetric("berth_cluster_csi_driver_missing", 1)
@@ -482,9 +472,7 @@ func TestReminderStays(t *testing.T) {
 	before := len(reminders())
 	clock.Step(time.Hour)
 	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue})
-	if after := len(reminders()); after != before {
-		t.Errorf("there are %d new reminders, want none once the ClusterCSIDriver exists", after-before)
-	}
+	assert.Len(t, reminders(), before, "reminders once the ClusterCSIDriver exists")
 }
 
 func TestMissingImageIsReported(t *testing.T) {

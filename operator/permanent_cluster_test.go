@@ -3,11 +3,10 @@ package operator_test
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,12 +43,9 @@ func TestPermanentDriver(t *testing.T) {
 
 	env.setManagementState(operatorv1.Removed)
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
-	if got := condition(custom, env.driver.ConditionPrefix+"ManagementStateDegraded"); got.Reason != "RemovalNotSupported" {
-		t.Errorf("the refusal is %+v, want the reason RemovalNotSupported", got)
-	}
+	refusal := condition(custom, env.driver.ConditionPrefix+"ManagementStateDegraded")
+	assert.Equalf(t, "RemovalNotSupported", refusal.Reason, "reason of the refusal %+v", refusal)
 	env.setManagementState(operatorv1.Managed)
 	env.waitForConditions(allWell)
-	if after := env.uids(); !maps.Equal(after, before) {
-		t.Errorf("objects of the driver were replaced: before %v, after %v", slices.Sorted(maps.Keys(before)), after)
-	}
+	assert.Equal(t, before, env.uids(), "UIDs of the driver's objects")
 }

@@ -49,9 +49,8 @@ func TestPresence(t *testing.T) {
 	secret := env.keyPair()
 	find(env.fileSystem, id, "MountTargetMissing")
 	find("fs-0fedcba9876543210", id, "FileSystemNotFound")
-	if _, err := env.cloud.EFS.AddMountTarget(fakeefs.MountTarget{FileSystemID: env.fileSystem, Zone: zone}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := env.cloud.EFS.AddMountTarget(fakeefs.MountTarget{FileSystemID: env.fileSystem, Zone: zone})
+	require.NoError(t, err)
 	find(env.fileSystem, id, "Found")
 	require.NoError(t, env.Client().Delete(t.Context(), secret))
 	find(env.fileSystem, id, "")

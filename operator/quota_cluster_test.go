@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,27 +34,23 @@ func TestQuota(t *testing.T) {
 	env.create(env.customResource())
 	stop := env.startOperator()
 	env.waitForConditions(allWell)
-	if _, shown := env.metric("berth_quota_used", nil); shown {
-		t.Error("without credentials, something is shown")
-	}
+	_, shown := env.metric("berth_quota_used", nil)
+	assert.False(t, shown, "without credentials, something is shown")
 	cluster.Eventually(t, limit, "the class with which one deletion takes the files of all to be shown", func(context.Context) error {
 		if risk, _ := env.metric("berth_storage_class_risk", map[string]string{"storageclass": risky.Name}); risk != 1 {
 			return fmt.Errorf("its risk is %g, want 1", risk)
 		}
 		return nil
 	})
-	if _, shown := env.metric("berth_storage_class_risk", map[string]string{"storageclass": env.namespace + "-used"}); shown {
-		t.Error("a class without a risk is shown")
-	}
+	_, shown = env.metric("berth_storage_class_risk", map[string]string{"storageclass": env.namespace + "-used"})
+	assert.False(t, shown, "a class without a risk is shown")
 	env.cloud.Inject(gateway.Fault{Service: "elasticfilesystem", Action: "DescribeAccessPoints", Kind: gateway.Denied, Times: 2})
 	env.keyPair()
 	env.waitForQuota(2)
-	if limit, _ := env.metric("berth_quota_limit", map[string]string{"of": env.fileSystem}); limit != 1000 {
-		t.Errorf("the limit is shown as %g, want 1000", limit)
-	}
-	if _, shown := env.metric("berth_quota_used", map[string]string{"of": "fs-0fedcba9876543210"}); shown {
-		t.Error("a file system that does not exist is shown")
-	}
+	shownLimit, _ := env.metric("berth_quota_limit", map[string]string{"of": env.fileSystem})
+	assert.EqualValues(t, 1000, shownLimit, "the limit that is shown")
+	_, shown = env.metric("berth_quota_used", map[string]string{"of": "fs-0fedcba9876543210"})
+	assert.False(t, shown, "a file system that does not exist is shown")
 	env.accessPoint(nil)
 	cluster.Eventually(t, limit, "no group IDs to be shown as shared", func(context.Context) error { // each measurement replaces all series
 		if shared, shown := env.metric("berth_quota_shared_ids", map[string]string{"of": env.fileSystem}); !shown || shared != 0 {

@@ -50,9 +50,8 @@ func TestRefusedObjectHoldsNothingElse(t *testing.T) {
 		permitBinding()
 		env.waitForConditions(allWell)
 		// A policy's refusal of an update differs from an immutable field.
-		if name := "ClusterRoleBinding efs-csi-provisioner"; env.uids()[name] != before[name] {
-			t.Errorf("%s was recreated", name)
-		}
+		name := "ClusterRoleBinding efs-csi-provisioner"
+		assert.Equalf(t, before[name], env.uids()[name], "UID of %s", name)
 	})
 	for _, tc := range []struct{ what, driver, kind, name, condition string }{
 		{"a new StorageClass", "ebs", "StorageClass", "gp2-csi", "DriverStorageClassControllerDegraded"},
@@ -148,9 +147,7 @@ func TestRefusedFinalizerIsReported(t *testing.T) {
 	}
 	permit()
 	custom = env.waitForConditions(allWell)
-	if got := condition(custom, env.driver.ConditionPrefix+"ReconcileDegraded"); got.Type != "" {
-		t.Errorf("the policy is gone, and there still is the condition %+v", got)
-	}
+	assert.Empty(t, condition(custom, env.driver.ConditionPrefix+"ReconcileDegraded"), "the policy is gone, and so is the condition")
 }
 
 // TestMissingAPIHoldsNothingElse: a cluster without the API of the monitoring gets the driver, which can be removed again.

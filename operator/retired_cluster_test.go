@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -157,9 +158,7 @@ func testRetiredKeys(t *testing.T) {
 		}
 		return nil
 	})
-	if got := live(); got.ResourceVersion != secret.ResourceVersion {
-		t.Errorf("while a pod is left that needs the old keys, the Secret has changed: %v", slices.Sorted(maps.Keys(got.Data)))
-	}
+	assert.Equal(t, secret.ResourceVersion, live().ResourceVersion, "the Secret changed while a pod is left that needs the old keys")
 
 	require.NoError(t, env.Client().Delete(t.Context(), pod))
 	env.waitForConditions(map[string]operatorv1.ConditionStatus{leftovers: operatorv1.ConditionTrue})

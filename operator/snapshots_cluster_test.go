@@ -48,9 +48,7 @@ func TestSnapshotClass(t *testing.T) {
 	if class.Object["driver"] != driver.CSIName || class.Object["deletionPolicy"] != "Delete" {
 		t.Errorf("the class is %v", class.Object)
 	}
-	if _, isDefault := class.GetAnnotations()["snapshot.storage.kubernetes.io/is-default-class"]; isDefault {
-		t.Error("the class is the default; want that left to the administrator")
-	}
+	assert.NotContains(t, class.GetAnnotations(), "snapshot.storage.kubernetes.io/is-default-class", "the default is left to the administrator")
 	env.deleteCustomResource()
 	cluster.Eventually(t, limit, "the class to be removed", env.Gone(class))
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
@@ -168,9 +166,7 @@ func TestDefaultSnapshotClass(t *testing.T) {
 				}
 				return nil
 			})
-			if got := class.GetAnnotations()[annotation] == "true"; got != (tc.want == "true") {
-				t.Errorf("recreated, the class is the default: %v, want %v", got, !got)
-			}
+			assert.Equal(t, tc.want == "true", class.GetAnnotations()[annotation] == "true", "recreated, the class is the default")
 		})
 	}
 }

@@ -104,8 +104,6 @@ type outcome struct {
 
 func (o outcome) mustBe(t *testing.T, want outcome) {
 	t.Helper()
-	if diff := statediff.Difference(want.state, o.state); diff != "" {
-		t.Errorf("final objects (-undisturbed +now):\n%s", diff)
-	}
+	assert.Empty(t, statediff.Difference(want.state, o.state), "final objects (-undisturbed +now)")
 	assert.Empty(t, cmp.Diff(want.counts, o.counts), "creations and deletions of objects (-undisturbed +now)")
 }

@@ -91,10 +91,7 @@ func (v *variant) placed(namespace string) {
 	v.toOriginal = strings.NewReplacer(namespace, originalNamespace, v.CSIName, v.originalName, v.mark, v.originalMark)
 }
 
-const (
-	originalNamespace = "driver"
-	originalManager   = "aws-efs-operator"
-)
+const originalNamespace = "driver"
 
 // original translates a request of the variant's operator into one of the original's.
 func (v *variant) original(p fault.Point) fault.Point { return p.Rename(v.toOriginal) }

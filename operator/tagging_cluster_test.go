@@ -251,9 +251,7 @@ func TestTagsWithShortLivedCredentials(t *testing.T) {
 		return kube.RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(context.Background())
 	}})
 	trust := func(account string) {
-		if err := env.cloud.IAM.AddRole(iam.Role{ARN: role, Actions: tagsActions, Issuer: "https://kubernetes.default.svc", Subjects: []string{account}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, env.cloud.IAM.AddRole(iam.Role{ARN: role, Actions: tagsActions, Issuer: "https://kubernetes.default.svc", Subjects: []string{account}}))
 	}
 	trust("system:serviceaccount:tenant:default")
 	id := env.accessPoint(ownTags(cluster.InfrastructureName))
@@ -275,9 +273,7 @@ func TestTagsWithShortLivedCredentials(t *testing.T) {
 	env.tag("team", "other") // or else the next attempt is in a minute
 	env.waitForTags(id, "team", "other")
 	env.waitForPass()
-	if got := env.calls()["AssumeRoleWithWebIdentity"]; got < 1+3 {
-		t.Errorf("the role was assumed %d times, want once when it was refused, and for each of the three calls with sessions that end", got)
-	}
+	assert.GreaterOrEqual(t, env.calls()["AssumeRoleWithWebIdentity"], 1+3, "the role is assumed once when refused, and for each of three calls with sessions that end")
 }
 
 // TestTroubleWithTags: it is reported at once, and makes the driver Degraded only when it lasts.
@@ -292,9 +288,7 @@ func TestTroubleWithTags(t *testing.T) {
 	env.startOperator()
 	custom := env.waitForConditions(allWell)
 	env.waitForReason("AWSEFSTagsSet", "NoCredentials")
-	if got := condition(custom, "AWSEFSTagsSet"); !strings.Contains(got.Message, "TAGS_ROLEARN") {
-		t.Errorf("condition %s says %q, want it to name TAGS_ROLEARN", got.Type, got.Message)
-	}
+	assert.Contains(t, condition(custom, "AWSEFSTagsSet").Message, "TAGS_ROLEARN", "condition AWSEFSTagsSet")
 
 	repair := env.cloud.Inject(gateway.Fault{Service: "elasticfilesystem", Action: "TagResource", Kind: gateway.Denied})
 	secret := env.keyPair()

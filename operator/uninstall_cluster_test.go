@@ -28,9 +28,8 @@ func (env *testEnv) waitUntilRemoved() {
 	cluster.Eventually(env.t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
 	present, _, err := env.existing(env.t.Context())
 	present = slices.DeleteFunc(present, func(name string) bool { return env.kept()[name] })
-	if err != nil || len(present) > 0 {
-		env.t.Errorf("the ClusterCSIDriver is gone, but these objects are left: %q (%v)", present, err)
-	}
+	require.NoError(env.t, err)
+	assert.Empty(env.t, present, "objects that are left although the ClusterCSIDriver is gone")
 }
 
 func (env *testEnv) deleteCustomResource() {
@@ -45,9 +44,7 @@ func TestUninstallOrder(t *testing.T) {
 
 func testUninstallOrder(t *testing.T, env *testEnv) {
 	custom := env.installDriver()
-	if want := []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
-		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
-	}
+	assert.Equal(t, []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}, custom.Finalizers, "finalizers")
 	env.deleteCustomResource()
 	env.waitUntilRemoved()
 	env.checkOrderOfRemoval()
@@ -110,9 +107,7 @@ func (env *testEnv) checkOrderOfRemoval() {
 	}
 	order := []string{"deployments", "controller pods", "daemonsets", "node pods", "objects", "credentialsrequests", "finalizer"}
 	for i, stage := range order {
-		if last[stage] == 0 {
-			env.t.Errorf("%s: there is no such request in the audit log", stage)
-		}
+		assert.NotZerof(env.t, last[stage], "%s: there is no such request in the audit log", stage)
 		before := last
 		if strings.HasSuffix(stage, " pods") { // of several workloads, one may be faster
 			before = first
@@ -218,9 +213,7 @@ func TestUnmanagedIsLeftAlone(t *testing.T) {
 	env.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
 	env.waitUntilObserved()
 	for _, write := range env.writes()[began:] {
-		if write.Resource != "clustercsidrivers" {
-			t.Errorf("Unmanaged, but the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
-		}
+		assert.Equalf(t, "clustercsidrivers", write.Resource, "what the operator requested while Unmanaged: %s %s", write.Verb, write.Name)
 	}
 	env.setManagementState(operatorv1.Managed)
 	env.waitForConditions(allWell)
@@ -244,9 +237,7 @@ func TestForeignObjectsStay(t *testing.T) {
 	env.create(foreign)
 	env.setManagementState(operatorv1.Removed)
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionFalse, "Progressing": operatorv1.ConditionFalse})
-	if got := condition(custom, env.driver.ConditionPrefix+"UninstallProgressing"); !strings.Contains(got.Message, "ServiceAccount efs-csi-sa") {
-		t.Errorf("message = %q, want it to name the foreign object", got.Message)
-	}
+	assert.Contains(t, condition(custom, env.driver.ConditionPrefix+"UninstallProgressing").Message, "ServiceAccount efs-csi-sa", "message about the foreign object")
 	if present, _, err := env.existing(t.Context()); err != nil || !slices.Equal(present, []string{"ServiceAccount efs-csi-sa"}) {
 		t.Errorf("objects left = %q (%v), want just the foreign one", present, err)
 	}

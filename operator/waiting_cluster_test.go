@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,9 +101,7 @@ func (env *testEnv) patchPod(pod *corev1.Pod, patch string) {
 func (env *testEnv) uninstallMessage() string {
 	env.t.Helper()
 	custom := env.customResource()
-	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(custom), custom); client.IgnoreNotFound(err) != nil {
-		env.t.Fatal(err)
-	}
+	require.NoError(env.t, client.IgnoreNotFound(env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(custom), custom)))
 	return condition(custom, env.driver.ConditionPrefix+"UninstallProgressing").Message
 }
 
@@ -161,9 +160,7 @@ func TestWaitingRemovalIsQuiet(t *testing.T) {
 		clock.Step(time.Minute)
 		return env.Gone(env.customResource())(ctx)
 	})
-	if len(env.observations()) == before {
-		t.Error("the audit log has none of the requests that removed the driver")
-	}
+	assert.NotEqual(t, before, len(env.observations()), "the audit log has none of the requests that removed the driver")
 }
 
 // observations returns the operator's requests, except watches and those that report: events, and the status and the metadata of

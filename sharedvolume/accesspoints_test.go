@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -79,13 +80,9 @@ func TestFileSystemAvailable(t *testing.T) {
 	env.available(sv, "")
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	if known.users[namespace+"/website"] {
-		t.Error("the SharedVolume is still a user of the access point")
-	}
+	assert.False(t, known.users[namespace+"/website"], "the SharedVolume is still a user of the access point")
 	for asked := range known.asked {
-		if asked != name {
-			t.Errorf("somebody asked for %s, which was not granted", asked)
-		}
+		assert.Equal(t, name, asked, "what somebody asked for, which was granted")
 	}
 }
 

@@ -66,22 +66,16 @@ func TestAdoption(t *testing.T) {
 	for range 2 {
 		decided, err := sharedvolume.Prepare(t.Context(), cfg)
 		env.do("prepare", err)
-		if decided != "" {
-			t.Errorf("Prepare leaves a policy with access %s to be created, want it created", decided)
-		}
+		assert.Empty(t, decided, "Prepare leaves a policy to be created, want it created")
 	}
 	policy := &v1alpha1.SharedVolumePolicy{}
 	env.get(policy, "", v1alpha1.PolicyName)
-	if policy.Spec.Access != v1alpha1.AccessOpen {
-		t.Errorf("a cluster that comes from the community operator begins with %s", policy.Spec.Access)
-	}
+	assert.Equal(t, v1alpha1.AccessOpen, policy.Spec.Access, "a cluster that comes from the community operator begins with")
 	stop := env.run(cfg)
 	began := time.Now()
 	for _, l := range []legacy{current, oldest, victim} {
 		env.until(l.sv, "Bound")
-		if l.sv.Status.Message != "" {
-			t.Errorf("%s keeps the message %q", l.sv.Name, l.sv.Status.Message)
-		}
+		assert.Emptyf(t, l.sv.Status.Message, "message of %s", l.sv.Name)
 		volume, claim := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
 		env.get(volume, "", l.volume.Name)
 		env.get(claim, namespace, l.claim.Name)
@@ -108,9 +102,7 @@ func TestAdoption(t *testing.T) {
 		env.do("touch", env.client.Patch(t.Context(), l.sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"touch":""}}}`))))
 	}
 	env.ready(env.create(env.Namespace(t), "marker"))
-	if got := env.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name); got != nil {
-		t.Errorf("writes after a restart: %q", got)
-	}
+	assert.Empty(t, env.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name), "writes after a restart")
 
 	t.Run("a claim that is deleted gets its volume back", func(t *testing.T) {
 		env := env.in(t)
@@ -118,9 +110,7 @@ func TestAdoption(t *testing.T) {
 			env.do("delete", env.client.Delete(t.Context(), l.claim))
 			env.gone(l.claim)
 			p := env.bound(l.sv)
-			if p.volume.UID != l.volume.UID {
-				t.Errorf("%s has volume %s now, had %s", l.sv.Name, p.volume.Name, l.volume.Name)
-			}
+			assert.Equalf(t, l.volume.UID, p.volume.UID, "UID of the volume of %s", l.sv.Name)
 			l.volume.Spec.ClaimRef, p.volume.Spec.ClaimRef = nil, nil
 			assert.Emptyf(t, cmp.Diff(l.volume.Spec, p.volume.Spec), "volume %s changed", p.volume.Name)
 		}
@@ -130,13 +120,9 @@ func TestAdoption(t *testing.T) {
 		env.until(taker, "Conflict")
 		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not created for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
 			"delete PersistentVolumeClaim pvc-c, which names it; it is then recreated with another volume", namespace, namespace)
-		if taker.Status.Message != want {
-			t.Errorf("the message is %s", taker.Status.Message)
-		}
+		assert.Equal(t, want, taker.Status.Message)
 		env.do("delete", env.client.Delete(t.Context(), wrong))
-		if got, want := env.bound(taker).volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-03"; got != want {
-			t.Errorf("it has the volume %s now, want %s", got, want)
-		}
+		assert.Equal(t, "fs-0123456789abcdef0::fsap-03", env.bound(taker).volume.Spec.CSI.VolumeHandle, "the volume of the taker")
 		env.do("delete", env.client.Delete(t.Context(), taker))
 		env.gone(taker)
 		if p := env.bound(victim.sv); p.volume.UID != victim.volume.UID || p.claim.UID != victim.claim.UID {
@@ -147,9 +133,7 @@ func TestAdoption(t *testing.T) {
 		env := env.in(t)
 		env.do("delete", env.client.Delete(t.Context(), oldest.volume))
 		env.gone(oldest.volume)
-		if got, want := env.bound(oldest.sv).volume.Spec.CSI.VolumeHandle, "fs-01::fsap-02"; got != want {
-			t.Errorf("the new volume has the handle %s, want %s", got, want)
-		}
+		assert.Equal(t, "fs-01::fsap-02", env.bound(oldest.sv).volume.Spec.CSI.VolumeHandle, "the handle of the new volume")
 	})
 	t.Run("deletion takes it all away", func(t *testing.T) {
 		env := env.in(t)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -230,9 +231,7 @@ func forgedOrigin(a arena) {
 		}
 		return nil
 	})
-	if policy.Spec.Access != v1alpha1.AccessGranted {
-		a.t.Errorf("the new policy says %s", policy.Spec.Access)
-	}
+	assert.Equal(a.t, v1alpha1.AccessGranted, policy.Spec.Access, "the new policy")
 	sv := volumeOf(project, "stolen", "fs-01", "fsap-02")
 	a.do("create", tn.Client.Create(a.t.Context(), sv))
 	a.ungranted(sv, "there is no SharedVolumeGrant")

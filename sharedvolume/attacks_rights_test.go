@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -110,9 +111,7 @@ func largeObjects(a arena) {
 	sv.Annotations = map[string]string{"example.com/large": strings.Repeat("x", 200_000)}
 	a.created(sv)
 	p := a.ready(sv)
-	if volume := fmt.Sprint(p.volume); len(volume) > 10_000 {
-		a.t.Errorf("the volume has %d characters", len(volume))
-	}
+	assert.LessOrEqual(a.t, len(fmt.Sprint(p.volume)), 10_000, "characters of the volume")
 	var finalizers []string
 	for i := range 100 {
 		finalizers = append(finalizers, fmt.Sprintf(`"example.com/%s%d"`, strings.Repeat("x", 50), i))
@@ -120,9 +119,7 @@ func largeObjects(a arena) {
 	a.do("hold", a.attacker.api.Patch(a.t.Context(), p.claim.DeepCopy(), patch(`{"metadata":{"finalizers":[`+strings.Join(finalizers, ",")+`]}}`)))
 	a.do("delete", a.attacker.api.Delete(a.t.Context(), p.claim))
 	a.until(sv, "ClaimTerminating")
-	if n := len([]rune(sv.Status.Message)); n > 512 {
-		a.t.Errorf("the message has %d characters", n)
-	}
+	assert.LessOrEqual(a.t, len([]rune(sv.Status.Message)), 512, "characters of the message")
 	a.removeFinalizers(p.claim)
 	a.bound(sv)
 }

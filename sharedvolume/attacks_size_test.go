@@ -108,9 +108,7 @@ func TestTenantFillsCaches(t *testing.T) {
 		env.get(stored, project, "large")
 		got, given := deepSize(reflect.ValueOf(object)), deepSize(reflect.ValueOf(stored))
 		t.Logf("%T: %d bytes are cached of %d", object, got, given)
-		if got > mostBytes {
-			t.Errorf("the cache holds %d bytes of a %T of %d, want at most %d", got, object, given, mostBytes)
-		}
+		assert.LessOrEqualf(t, got, mostBytes, "bytes in the cache of a %T of %d", object, given)
 	}
 }
 
@@ -130,9 +128,7 @@ func TestTenantHasLargeObjectsListed(t *testing.T) {
 	source := sharedvolume.TrimmedLists(&toolscache.ListWatch{ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		pages++
 		page, err := kube.CoreV1().PersistentVolumeClaims(project).List(ctx, options)
-		if len(page.Items) > 20 {
-			t.Errorf("page %d has %d claims, want at most 20", pages, len(page.Items))
-		}
+		assert.LessOrEqualf(t, len(page.Items), 20, "claims of page %d", pages)
 		return page, err
 	}})
 	list, err := source.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"}) // as an informer begins
@@ -250,9 +246,7 @@ func TestTenantHasPodsListed(t *testing.T) {
 				most = 50
 				lists++
 			}
-			if limit > most {
-				t.Fatalf("pods are listed in pages of %d, want at most %d: %s", limit, most, event.URI)
-			}
+			require.LessOrEqualf(t, limit, most, "size of the pages in which pods are listed: %s", event.URI)
 		}
 		if lists < 2 {
 			return fmt.Errorf("they were listed %d times", lists)
@@ -278,9 +272,7 @@ func TestTenantLeavesVolume(t *testing.T) {
 		sv := newVolume(project, "logs")
 		env.do("create", who.Client.Create(t.Context(), sv))
 		p := env.ready(sv)
-		if p.volume.Name != name {
-			t.Fatalf("the volume is %s, want %s", p.volume.Name, name)
-		}
+		require.Equal(t, name, p.volume.Name, "the volume")
 		stop() // as for an update of the operator
 		leave(env, who, sv)
 		env.do("delete the claim", who.Client.Delete(t.Context(), claim))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,9 +46,7 @@ func parkClaim(a arena) {
 	}
 	a.ready(fresh)
 	a.get(parked, parked.Namespace, parked.Name)
-	if parked.Status.Phase != corev1.ClaimPending {
-		a.t.Errorf("the attacker's claim is %s", parked.Status.Phase)
-	}
+	assert.Equal(a.t, corev1.ClaimPending, parked.Status.Phase, "the attacker's claim")
 }
 
 // watchVolumes returns the events of volumes from now on.
@@ -80,9 +79,7 @@ func clashingNames(a arena) {
 	a.do("delete", client.IgnoreNotFound(a.attacker.api.Delete(a.t.Context(), forged)))
 	a.gone(forged)
 	a.created(sv)
-	if got, want := a.bound(sv).volume.Spec.CSI.VolumeHandle, "fs-0a::fsap-01"; got != want {
-		a.t.Errorf("the attacker's SharedVolume mounts %s, want %s", got, want)
-	}
+	assert.Equal(a.t, "fs-0a::fsap-01", a.bound(sv).volume.Spec.CSI.VolumeHandle, "what the attacker's SharedVolume mounts")
 	a.do("delete", a.attacker.api.Delete(a.t.Context(), sv))
 	a.gone(sv)
 	a.unchanged(old.pair)
@@ -122,9 +119,7 @@ func otherVolume(a arena) {
 	a.do("delete", a.attacker.api.Delete(a.t.Context(), sv))
 	a.gone(sv)
 	a.get(spare, "", spare.Name)
-	if spare.DeletionTimestamp != nil {
-		a.t.Error("the other volume is deleted with the SharedVolume")
-	}
+	assert.Nil(a.t, spare.DeletionTimestamp, "the other volume is deleted with the SharedVolume")
 }
 
 func smuggledPath(a arena) {
@@ -203,9 +198,7 @@ func usedTwice(a arena) {
 	a.created(first)
 	a.created(second)
 	kept, other := a.ready(first), a.ready(second)
-	if kept.volume.Name == other.volume.Name {
-		a.t.Errorf("both have the volume %s", kept.volume.Name)
-	}
+	assert.NotEqual(a.t, kept.volume.Name, other.volume.Name, "the volumes of both")
 	a.do("delete", a.attacker.api.Delete(a.t.Context(), second))
 	a.gone(second)
 	a.gone(other.volume)
@@ -215,7 +208,7 @@ func usedTwice(a arena) {
 func reclaimDelete(a arena) {
 	trap := a.volume("pv-"+a.attacker.namespace+"-trap", nil, "fs-0a::fsap-01")
 	trap.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
-	trap.Spec.StorageClassName = "none-of-that-name"
+	trap.Spec.StorageClassName = trap.Name // or else a claim of another test takes it
 	a.do("create", a.client.Create(a.t.Context(), trap))
 	a.t.Cleanup(func() { a.do("delete", client.IgnoreNotFound(a.client.Delete(context.Background(), trap))) })
 	sv := a.own("trap")
@@ -260,7 +253,5 @@ func takenVolume(a arena) {
 	a.created(a.own("marker"))
 	a.ready(a.own("marker"))
 	a.get(claim, claim.Namespace, claim.Name)
-	if claim.Status.Phase != corev1.ClaimPending {
-		a.t.Errorf("the attacker's claim is %s", claim.Status.Phase)
-	}
+	assert.Equal(a.t, corev1.ClaimPending, claim.Status.Phase, "the attacker's claim")
 }

@@ -29,9 +29,7 @@ func TestCreateAndDelete(t *testing.T) {
 	assert.EqualValues(t, v1alpha1.Pending, sv.Status.Phase, "a new SharedVolume")
 
 	p := env.ready(sv)
-	if got, want := p.volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-0123456789abcdef0"; got != want {
-		t.Errorf("the volume's handle is %q, want %q", got, want)
-	}
+	assert.Equal(t, "fs-0123456789abcdef0::fsap-0123456789abcdef0", p.volume.Spec.CSI.VolumeHandle, "the volume's handle")
 	want := v1alpha1.SharedVolumeStatus{
 		Phase:              v1alpha1.Ready,
 		Reason:             "Ready",
@@ -40,9 +38,7 @@ func TestCreateAndDelete(t *testing.T) {
 		Conditions:         sv.Status.Conditions,
 	}
 	assert.Empty(t, cmp.Diff(want, sv.Status))
-	if !meta.IsStatusConditionTrue(sv.Status.Conditions, v1alpha1.ConditionReady) {
-		t.Errorf("it is not Ready by its conditions: %v", sv.Status.Conditions)
-	}
+	assert.Truef(t, meta.IsStatusConditionTrue(sv.Status.Conditions, v1alpha1.ConditionReady), "it is not Ready by its conditions: %v", sv.Status.Conditions)
 	assert.Empty(t, cmp.Diff([]string{
 		"patch sharedvolumes 200",
 		"create persistentvolumeclaims 201",

@@ -34,9 +34,7 @@ func TestForeignClaim(t *testing.T) {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
 	env.get(foreign, namespace, "pvc-logs")
-	if foreign.ResourceVersion != version {
-		t.Errorf("the foreign claim was changed: %v", foreign.ManagedFields)
-	}
+	assert.Equalf(t, version, foreign.ResourceVersion, "the foreign claim was changed: %v", foreign.ManagedFields)
 
 	t.Run("deleting lets it be", func(t *testing.T) {
 		env := env.in(t)
@@ -53,9 +51,7 @@ func TestForeignClaim(t *testing.T) {
 		env.until(sv, "Conflict")
 		env.do("delete", env.client.Delete(t.Context(), foreign))
 		env.ready(sv)
-		if sv.Status.Message != "" {
-			t.Errorf("the message stays: %s", sv.Status.Message)
-		}
+		assert.Empty(t, sv.Status.Message, "the message stays")
 		env.events(sv, "Warning Conflict 1", "Normal Recovered 1")
 	})
 }
@@ -77,9 +73,7 @@ func TestForeignVolume(t *testing.T) {
 
 	env.until(sv, "Conflict")
 	assert.Contains(t, sv.Status.Message, name, "the message does not name the volume")
-	if got := env.writes(controllerUser, time.Time{}, "none", name); got != nil {
-		t.Errorf("writes to the foreign volume: %q", got)
-	}
+	assert.Empty(t, env.writes(controllerUser, time.Time{}, "none", name), "writes to the foreign volume")
 	env.do("delete", env.client.Delete(t.Context(), foreign))
 	env.ready(sv)
 }
@@ -94,7 +88,7 @@ func TestCommunityNameCollision(t *testing.T) {
 	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), ab)) })
 	// And an administrator has one of that name.
 	taken := env.volume("pv-"+a+"-b-c", nil, "fs-0123456789abcdef0::fsap-0123456789abcdef0")
-	taken.Spec.StorageClassName = "none-of-that-name"
+	taken.Spec.StorageClassName = taken.Name // or else a claim of another test takes it
 	env.do("create", env.client.Create(t.Context(), taken))
 	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), taken)) })
 
@@ -104,14 +98,11 @@ func TestCommunityNameCollision(t *testing.T) {
 		env.do("create", env.client.Create(t.Context(), sv))
 	}
 	for _, sv := range []*v1alpha1.SharedVolume{first, second} {
-		if got, want := env.ready(sv).volume.Spec.CSI.VolumeHandle, sv.Spec.FileSystemID+"::"+sv.Spec.AccessPointID; got != want {
-			t.Errorf("%s/%s has %s, want %s", sv.Namespace, sv.Name, got, want)
-		}
+		want := sv.Spec.FileSystemID + "::" + sv.Spec.AccessPointID
+		assert.Equalf(t, want, env.ready(sv).volume.Spec.CSI.VolumeHandle, "handle of %s/%s", sv.Namespace, sv.Name)
 	}
 	env.get(taken, "", taken.Name)
-	if taken.Spec.ClaimRef != nil {
-		t.Errorf("the administrator's volume was taken: %v", taken.Spec.ClaimRef)
-	}
+	assert.Nil(t, taken.Spec.ClaimRef, "the administrator's volume was taken")
 	env.do("delete", env.client.Delete(t.Context(), first))
 	env.gone(first)
 	env.ready(second)
@@ -123,9 +114,7 @@ func TestLongNames(t *testing.T) {
 	for _, name := range []string{strings.Repeat("n", 64), strings.Repeat("n", 253), strings.Repeat("n", 252) + "m"} {
 		sv := env.create(namespace, name)
 		p := env.ready(sv)
-		if p.claim.Name != sv.Status.ClaimRef.Name {
-			t.Errorf("status names the claim %s, it is %s", sv.Status.ClaimRef.Name, p.claim.Name)
-		}
+		assert.Equal(t, p.claim.Name, sv.Status.ClaimRef.Name, "the claim that status names")
 		env.do("delete", env.client.Delete(t.Context(), sv))
 		env.gone(sv)
 		env.gone(p.volume)
@@ -156,9 +145,7 @@ func TestImmutable(t *testing.T) {
 		`{"spec":null}`,
 	} {
 		err := env.client.Patch(t.Context(), sv.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
-		if err == nil || !strings.Contains(err.Error(), "spec is immutable: to use another access point, create another SharedVolume") {
-			t.Errorf("%s: the answer is %v", patch, err)
-		}
+		assert.ErrorContains(t, err, "spec is immutable: to use another access point, create another SharedVolume", patch)
 	}
 	for _, spec := range []v1alpha1.SharedVolumeSpec{
 		{FileSystemID: "fs-0", AccessPointID: "fsap-g"},

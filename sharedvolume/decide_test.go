@@ -305,9 +305,7 @@ func TestNext(t *testing.T) {
 			if got != test.want || !strings.Contains(message, test.says) || (test.says == "") != (message == "") && d.status != nil && d.status.reason != reasonInvalidSpec {
 				t.Errorf("next is %q, message %q;\nwant    %q, message with %q", got, message, test.want, test.says)
 			}
-			if handled := performs(d.action); handled == (d.action == wait) {
-				t.Errorf("perform has to handle every action but wait; %q: %t", d.action, handled)
-			}
+			assert.Equalf(t, d.action != wait, performs(d.action), "perform handles every action but wait; %q", d.action)
 		})
 	}
 }
@@ -397,9 +395,7 @@ func TestDesiredObjects(t *testing.T) {
 	wantClaim.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: "aws-efs.managed.openshift.io/v1alpha1", Kind: "SharedVolume", Name: "logs", UID: "uid-1"}}
 	claim := desiredClaim(sv)
-	if diff := gocmp.Diff(wantClaim, claim); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, gocmp.Diff(wantClaim, claim), "-want +got")
 	claim.UID = "claim-uid"
 	wantVolume := &corev1.PersistentVolume{
 		ObjectMeta: *meta.DeepCopy(),
@@ -414,7 +410,5 @@ func TestDesiredObjects(t *testing.T) {
 		},
 	}
 	wantVolume.Name = "sharedvolume-uid-1"
-	if diff := gocmp.Diff(wantVolume, desiredVolume(sv, volumeName(sv), claim), cmpopts.EquateEmpty()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Empty(t, gocmp.Diff(wantVolume, desiredVolume(sv, volumeName(sv), claim), cmpopts.EquateEmpty()), "-want +got")
 }

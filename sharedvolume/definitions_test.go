@@ -1,9 +1,9 @@
 package sharedvolume
 
 import (
-	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -19,8 +19,6 @@ func TestMissingFrom(t *testing.T) {
 		for _, resource := range test.served {
 			served = append(served, metav1.APIResource{Name: resource})
 		}
-		if got := missingFrom(served); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %q are missing, want %q", name, got, test.want)
-		}
+		assert.Equalf(t, test.want, missingFrom(served), "%s: missing", name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,9 +46,7 @@ func TestDeletionWaitsForPods(t *testing.T) {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
 	env.get(p.volume, "", p.volume.Name)
-	if p.volume.DeletionTimestamp != nil {
-		t.Error("the volume is being deleted before the claim is gone")
-	}
+	assert.Nil(t, p.volume.DeletionTimestamp, "the volume is being deleted before the claim is gone")
 	env.do("delete", env.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	env.gone(sv)
 	env.gone(p.volume)

@@ -47,15 +47,11 @@ func TestControllerDowntime(t *testing.T) {
 	env.gone(pairs[deleted].claim)
 	env.gone(pairs[deleted].volume)
 	env.gone(pairs[torn].volume)
-	if got, want := env.bound(broken).volume.UID, pairs[broken].volume.UID; got != want {
-		t.Errorf("the SharedVolume whose claim was deleted has volume %s now, had %s", got, want)
-	}
+	assert.Equal(t, pairs[broken].volume.UID, env.bound(broken).volume.UID, "volume of the SharedVolume whose claim was deleted")
 	env.unchanged(pairs[stays])
 
 	env.get(pairs[held].volume, "", pairs[held].volume.Name)
-	if phase := pairs[held].volume.Status.Phase; phase != corev1.VolumeBound {
-		t.Errorf("the volume that a pod uses is %s", phase)
-	}
+	assert.Equal(t, corev1.VolumeBound, pairs[held].volume.Status.Phase, "phase of the volume that a pod uses")
 	env.do("delete the pod", env.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	env.awaitGarbageCollection(pairs[held].claim)
 	env.gone(pairs[held].volume)
@@ -115,9 +111,7 @@ func TestFinalizerRemoved(t *testing.T) {
 	again := env.create(sv.Namespace, "logs")
 	env.do("delete the pod", env.client.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(sv.Namespace), client.GracePeriodSeconds(0)))
 	env.gone(before.volume)
-	if got, want := env.bound(again).volume.Name, "sharedvolume-"+string(again.UID); got != want {
-		t.Errorf("a new SharedVolume of that name has volume %s, want %s", got, want)
-	}
+	assert.Equal(t, "sharedvolume-"+string(again.UID), env.bound(again).volume.Name, "volume of a new SharedVolume of that name")
 }
 
 // TestDeletedBeforeFinalizer: a SharedVolume may be deleted just before its finalizer is added, while the controller creates a

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -48,7 +49,5 @@ func TestNewest(t *testing.T) {
 		})
 	}
 	recent := writes{writeKey(none, "other"): {claim("10", false), time.Now()}}
-	if got := newest(recent, "pvc-logs", none); got != nil {
-		t.Errorf("got a write to another object: %v", got)
-	}
+	assert.Nil(t, newest(recent, "pvc-logs", none), "a write to another object")
 }

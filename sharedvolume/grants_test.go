@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,12 +28,8 @@ func TestLists(t *testing.T) {
 		{"", "", false},
 	} {
 		spec := v1alpha1.SharedVolumeSpec{FileSystemID: test.fileSystem, AccessPointID: test.accessPoint}
-		if got := lists(grant, spec); got != test.want {
-			t.Errorf("%+v: %v, want %v", spec, got, test.want)
-		}
-		if lists(nil, spec) {
-			t.Errorf("%+v: no grant lists it", spec)
-		}
+		assert.Equalf(t, test.want, lists(grant, spec), "%+v", spec)
+		assert.Falsef(t, lists(nil, spec), "%+v: no grant lists it", spec)
 	}
 }
 
@@ -135,9 +132,7 @@ func TestAccessAfter(t *testing.T) {
 		"taken over":                       {[]*metav1.PartialObjectMetadata{community(managedByLabel)}, v1alpha1.AccessGranted},
 		"taken over in parts":              {[]*metav1.PartialObjectMetadata{community(), community(managedByLabel)}, v1alpha1.AccessGranted},
 	} {
-		if got := accessAfter(test.found); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
-		}
+		assert.Equal(t, test.want, accessAfter(test.found), name)
 	}
 }
 
@@ -158,7 +153,5 @@ func TestGrantsRequired(t *testing.T) {
 			t.Errorf("%q: open %v, %+v; want open %v, %s: %s", access, isOpen(policy), got, want.open, want.reason, want.says)
 		}
 	}
-	if isOpen(nil) {
-		t.Error("without a policy, it is open")
-	}
+	assert.False(t, isOpen(nil), "without a policy, it is open")
 }

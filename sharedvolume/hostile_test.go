@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,9 +36,7 @@ func TestHostileFields(t *testing.T) {
 				}
 			})
 		}
-		if fields < 300 {
-			t.Errorf("there are %d fields, want more than 300", fields)
-		}
+		assert.GreaterOrEqual(t, fields, 300, "fields with hostile texts")
 		policy := &v1alpha1.SharedVolumePolicy{Spec: v1alpha1.SharedVolumePolicySpec{Access: v1alpha1.Access(text)}}
 		hostile.Check(t, "a hostile policy", grantsRequired(policy).Message, shownLimit)
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "pvc-logs"}}

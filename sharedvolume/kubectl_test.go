@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -50,9 +51,7 @@ func TestKubectlWaitAndGet(t *testing.T) {
 	sv := env.create(env.Namespace(t), "logs")
 	env.kubectl("wait", "--namespace="+sv.Namespace, "--for=condition=Ready", "--timeout="+waitLimit.String(), "sharedvolume/logs")
 	lines := strings.Split(env.kubectl("get", "--namespace="+sv.Namespace, "sv"), "\n")
-	if want := "NAME FILE SYSTEM ACCESS POINT STATUS CLAIM AGE"; strings.Join(strings.Fields(lines[0]), " ") != want {
-		t.Errorf("kubectl get shows the columns %q, want %q", lines[0], want)
-	}
+	assert.Equal(t, "NAME FILE SYSTEM ACCESS POINT STATUS CLAIM AGE", strings.Join(strings.Fields(lines[0]), " "), "columns of kubectl get")
 	want := "logs fs-0123456789abcdef0 fsap-0123456789abcdef0 Ready pvc-logs"
 	if len(lines) < 2 || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), want) {
 		t.Errorf("kubectl get shows %q, want a line %q", lines, want)
@@ -87,8 +86,6 @@ func TestKubectlGetGrants(t *testing.T) {
 func (env testEnv) kubectl(args ...string) string {
 	env.t.Helper()
 	out, err := env.Kubectl(env.t.Context(), args...).CombinedOutput()
-	if err != nil {
-		env.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	require.NoErrorf(env.t, err, "kubectl %s:\n%s", strings.Join(args, " "), out)
 	return string(out)
 }

@@ -113,9 +113,8 @@ func (env testEnv) in(t testing.TB) testEnv { return testEnv{env.Cluster, env.cl
 func (env testEnv) defineAll() {
 	env.t.Helper()
 	files, err := filepath.Glob(definitions + "/*.yaml")
-	if err != nil || len(files) != 3 {
-		env.t.Fatalf("%s has %q: %v", definitions, files, err)
-	}
+	require.NoError(env.t, err)
+	require.Lenf(env.t, files, 3, "files of %s", definitions)
 	for _, file := range files {
 		env.define(file)
 	}

@@ -50,15 +50,11 @@ func TestReadinessTimer(t *testing.T) {
 				assert.Emptyf(t, cmp.Diff(s.waited, waited), "step %d: waited (-want +got)", i)
 				sv.Status = statusOf(o, s.now)
 				sv.Generation, sv.Status.ObservedGeneration = 1, 1
-				if got := records.overdue(o.now.Add(time.Second)); got != s.overdue {
-					t.Errorf("step %d: %d are overdue, want %d", i, got, s.overdue)
-				}
+				assert.Equalf(t, s.overdue, records.overdue(o.now.Add(time.Second)), "step %d: overdue", i)
 			}
 			record.beginWaiting(&v1alpha1.SharedVolume{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}})
 			records.forget(record)
-			if got := records.overdue(created.Add(time.Hour)); got != 0 {
-				t.Errorf("a deleted one is overdue")
-			}
+			assert.Zero(t, records.overdue(created.Add(time.Hour)), "a deleted one is overdue")
 		})
 	}
 }

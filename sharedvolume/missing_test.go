@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -94,9 +95,8 @@ func TestRefusedPolicy(t *testing.T) {
 	permit := admission.Refusal{Name: "no-shared-volume-policy", Operation: admissionv1.Create, Object: policy, Message: "frozen by the security team"}.Apply(t, env.client)
 	cfg := env.controllerConfig()
 	decided, err := sharedvolume.Prepare(t.Context(), cfg)
-	if decided != v1alpha1.AccessOpen || err != nil {
-		t.Errorf("Prepare returned %q and error %v, want %s and none", decided, err, v1alpha1.AccessOpen)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, v1alpha1.AccessOpen, decided, "Prepare returned")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- sharedvolume.Run(ctx, cfg, sharedvolume.Options{InitialAccess: decided}) }()
@@ -119,9 +119,7 @@ func TestRefusedPolicy(t *testing.T) {
 		}
 		return nil
 	})
-	if again.Spec.Access != v1alpha1.AccessGranted {
-		t.Errorf("a policy that was deleted comes back with access %s, want %s", again.Spec.Access, v1alpha1.AccessGranted)
-	}
+	assert.Equal(t, v1alpha1.AccessGranted, again.Spec.Access, "the access with which a deleted policy comes back")
 }
 
 // TestRestartBeforeAdoption: the operator restarts while the community operator's driver is not adopted, or just was. It still knows whether there

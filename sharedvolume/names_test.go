@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,13 +23,9 @@ func TestClaimName(t *testing.T) {
 	} {
 		got := ClaimName(name)
 		assert.EqualValuesf(t, want, got, "ClaimName(%q) =", name)
-		if problems := validation.IsDNS1123Subdomain(got); problems != nil {
-			t.Errorf("ClaimName(%q) is no name of an object: %v", name, problems)
-		}
+		assert.Emptyf(t, validation.IsDNS1123Subdomain(got), "ClaimName(%q) is no name of an object", name)
 	}
-	if ClaimName(long+"b") == ClaimName(long+"c") {
-		t.Error("two long names have the same claim")
-	}
+	assert.NotEqual(t, ClaimName(long+"b"), ClaimName(long+"c"), "the claims of two long names")
 }
 
 // TestOwnerRoundTrip: an object leads to the SharedVolume that it belongs to, however long its name is.
@@ -38,14 +35,10 @@ func TestOwnerRoundTrip(t *testing.T) {
 		sv.Name = name
 		labels, annotations := ownerMeta(sv)
 		for key, value := range labels {
-			if problems := validation.IsValidLabelValue(value); problems != nil {
-				t.Errorf("label %s=%s: %v", key, value, problems)
-			}
+			assert.Emptyf(t, validation.IsValidLabelValue(value), "label %s=%s", key, value)
 		}
 		got := ownerOf(&metav1.ObjectMeta{Labels: labels, Annotations: annotations})
-		if want := (types.NamespacedName{Namespace: sv.Namespace, Name: name}); got != want {
-			t.Errorf("owner is %v, want %v", got, want)
-		}
+		assert.Equal(t, types.NamespacedName{Namespace: sv.Namespace, Name: name}, got, "owner")
 	}
 }
 
@@ -70,27 +63,19 @@ func TestMounts(t *testing.T) {
 			MountOptions:           test.options,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{VolumeHandle: test.handle}},
 		}}
-		if got := mounts(volume, spec); got != test.want {
-			t.Errorf("%q with options %v: mounts is %v", test.handle, test.options, got)
-		}
+		assert.Equalf(t, test.want, mounts(volume, spec), "%q with options %v", test.handle, test.options)
 	}
 }
 
 func TestOwnerOfClaimIgnoresForgedLabels(t *testing.T) {
 	claim := desiredClaim(example())
-	if got := ownerOfClaim(t.Context(), claim); len(got) != 1 {
-		t.Fatalf("our own claim maps to %v", got)
-	}
+	require.Len(t, ownerOfClaim(t.Context(), claim), 1, "what our own claim maps to")
 	forged := claim.DeepCopy()
 	forged.Namespace = "elsewhere"
-	if got := ownerOfClaim(t.Context(), forged); got != nil {
-		t.Errorf("a claim of another namespace maps to %v", got)
-	}
+	assert.Nil(t, ownerOfClaim(t.Context(), forged), "what a claim of another namespace maps to")
 	forged = claim.DeepCopy()
 	forged.Name = "pvc-other"
-	if got := ownerOfClaim(t.Context(), forged); got != nil {
-		t.Errorf("a claim of another name maps to %v", got)
-	}
+	assert.Nil(t, ownerOfClaim(t.Context(), forged), "what a claim of another name maps to")
 }
 
 func TestDesiredClaimProvesItsOwner(t *testing.T) {

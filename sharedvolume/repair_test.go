@@ -3,10 +3,10 @@ package sharedvolume_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,9 +64,7 @@ func TestRepair(t *testing.T) {
 			cluster.Eventually(t, waitLimit, "all to be as before", func(ctx context.Context) error { return env.isRestored(ctx, sv, before) })
 
 			after := env.ready(sv)
-			if got, want := after.volume.Spec.CSI.VolumeHandle, before.volume.Spec.CSI.VolumeHandle; got != want {
-				t.Errorf("the volume is %s now, was %s", got, want)
-			}
+			assert.Equal(t, before.volume.Spec.CSI.VolumeHandle, after.volume.Spec.CSI.VolumeHandle, "handle of the volume")
 			env.do("delete", env.client.Delete(t.Context(), sv))
 			env.gone(sv)
 			env.gone(after.claim)
@@ -120,13 +118,9 @@ func TestDeletedVolumeIsReplacedOnceFree(t *testing.T) {
 	pod := env.pod(sv.Namespace, "web-0", before.claim.Name)
 	env.do("delete", env.client.Delete(t.Context(), before.volume))
 	env.until(sv, "VolumeTerminating")
-	if !strings.Contains(sv.Status.Message, "pod web-0 still uses it") {
-		t.Errorf("the message is %s", sv.Status.Message)
-	}
+	assert.Contains(t, sv.Status.Message, "pod web-0 still uses it")
 	env.get(before.claim, sv.Namespace, before.claim.Name)
-	if before.claim.DeletionTimestamp != nil {
-		t.Error("the claim is deleted under the feet of a pod")
-	}
+	assert.Nil(t, before.claim.DeletionTimestamp, "the claim is deleted under the feet of a pod")
 	env.do("delete", env.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	env.gone(before.claim)
 	env.gone(before.volume)

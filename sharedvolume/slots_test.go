@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -84,15 +85,11 @@ func TestSlotsTimeOut(t *testing.T) {
 	clock := now
 	records, _ := recordsAt(&clock)
 	key := types.NamespacedName{Namespace: "a", Name: "1"}
-	if got := records.startBinding(records.of(key)); got != 0 {
-		t.Errorf("without a slot, %v remain", got)
-	}
+	assert.Zero(t, records.startBinding(records.of(key)), "what remains without a slot")
 	records.acquire(records.of(key))
 	clock = clock.Add(slotTimeout / 4)
 	records.acquire(records.of(key)) // does not restart the timeout
-	if got, want := records.startBinding(records.of(key)), slotTimeout*3/4; got != want {
-		t.Errorf("after a quarter, %v remain, want %v", got, want)
-	}
+	assert.Equal(t, slotTimeout*3/4, records.startBinding(records.of(key)), "what remains after a quarter")
 	clock = clock.Add(slotTimeout * 3 / 4)
 	if got := records.startBinding(records.of(key)); got != 0 || len(records.namespaces) != 0 {
 		t.Errorf("at the end, %v remain, and of the namespace %v", got, records.namespaces)
@@ -118,26 +115,20 @@ func TestSlotsReachEverybody(t *testing.T) {
 	for len(served) < len(all) {
 		for _, name := range *requeued {
 			key := requestOf(name).NamespacedName
-			if !records.acquire(records.of(key)) {
-				t.Fatalf("%v was requeued without a slot", key)
-			}
+			require.Truef(t, records.acquire(records.of(key)), "%v was requeued without a slot", key)
 			having[key.Namespace] = append(having[key.Namespace], key)
 		}
 		*requeued = nil
 		before := len(served)
 		for namespace, keys := range having {
-			if len(keys) > records.limiter.limit {
-				t.Fatalf("in %s, %v hold a slot", namespace, keys)
-			}
+			require.LessOrEqualf(t, len(keys), records.limiter.limit, "in %s, %v hold a slot", namespace, keys)
 			if len(keys) > 0 {
 				records.release(records.of(keys[0]))
 				served = append(served, keys[0])
 				having[namespace] = keys[1:]
 			}
 		}
-		if len(served) == before {
-			t.Fatalf("nobody holds a slot, but only %d of %d have had one", before, len(all))
-		}
+		require.NotEqualf(t, before, len(served), "nobody holds a slot, and not all %d have had one", len(all))
 	}
 	for _, key := range all {
 		assert.Containsf(t, served, key, "%v never got a slot", key)

@@ -69,9 +69,7 @@ func TestStatusOf(t *testing.T) {
 			o := settled()
 			test.do(&o)
 			got := statusOf(o, test.v)
-			if diff := gocmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
-			}
+			assert.Empty(t, gocmp.Diff(test.want, got), "-want +got")
 			// The same verdict later is the same status, to the letter.
 			o.sharedVolume.Status, o.now = got, now.Add(time.Hour)
 			if again := statusOf(o, test.v); !equality.Semantic.DeepEqual(got, again) {
@@ -91,9 +89,7 @@ func TestDefaultStatus(t *testing.T) {
 	o.claim.Status.Phase = corev1.ClaimPending
 	byDefault := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Default
 	require.NoError(t, yaml.UnmarshalStrict(byDefault.Raw, &o.sharedVolume.Status))
-	if diff := gocmp.Diff(o.sharedVolume.Status, statusOf(o, waiting)); diff != "" {
-		t.Errorf("default and first status differ: %s", diff)
-	}
+	assert.Empty(t, gocmp.Diff(o.sharedVolume.Status, statusOf(o, waiting)), "-default +first status")
 	condition := meta.FindStatusCondition(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady)
 	if condition.Status != metav1.ConditionUnknown || condition.Reason != reasonNotYetSeen || !condition.LastTransitionTime.IsZero() {
 		t.Errorf("the default is %+v, want Unknown, NotYetSeen, without a time", condition)
@@ -174,9 +170,8 @@ func widthOf(t *testing.T, sv *v1alpha1.SharedVolume) int {
 }
 
 func TestMessageIsBounded(t *testing.T) {
-	if got := failed(reasonRefused, "%s", strings.Repeat("ä", 10000)).message; len([]rune(got)) != maxMessage {
-		t.Errorf("the message has %d characters, want %d", len([]rune(got)), maxMessage)
-	}
+	message := failed(reasonRefused, "%s", strings.Repeat("ä", 10000)).message
+	assert.Len(t, []rune(message), maxMessage, "the message")
 }
 
 // TestStatusOfAccessPoint: the condition about AWS is there while the SharedVolume is Ready and something is known. Until somebody has

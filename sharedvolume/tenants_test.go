@@ -46,9 +46,8 @@ func TestTenants(t *testing.T) {
 func (env testEnv) applyRoles() {
 	env.t.Helper()
 	files, err := filepath.Glob(teamRoles)
-	if err != nil || len(files) != 3 {
-		env.t.Fatalf("%s are %v: %v", teamRoles, files, err)
-	}
+	require.NoError(env.t, err)
+	require.Lenf(env.t, files, 3, "files of %s", teamRoles)
 	for _, file := range files {
 		env.kubectl("apply", "--filename="+file)
 	}
@@ -69,9 +68,7 @@ func testDocumentation(t *testing.T, env testEnv) {
 	p := env.ready(website)
 	deployment := &appsv1.Deployment{}
 	env.get(deployment, "shop", "website")
-	if got := deployment.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName; got != p.claim.Name {
-		t.Errorf("the Deployment mounts the claim %s, the SharedVolume has %s", got, p.claim.Name)
-	}
+	assert.Equal(t, p.claim.Name, deployment.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, "the claim that the Deployment mounts")
 }
 
 // examplesOf returns the YAML that a page of the documentation shows.
@@ -84,9 +81,7 @@ func examplesOf(t *testing.T, page string) []string {
 		example, _, _ := strings.Cut(block, "```")
 		examples = append(examples, example)
 	}
-	if len(examples) == 0 {
-		t.Fatalf("%s shows no YAML", page)
-	}
+	require.NotEmptyf(t, examples, "YAML of %s", page)
 	return examples
 }
 
@@ -181,9 +176,7 @@ func testTeamRoles(t *testing.T, env testEnv) {
 			env.refused("status", who.api.Status().Patch(t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Ready"}}`)), "forbidden")
 			env.refused("elsewhere", who.api.List(t.Context(), &v1alpha1.SharedVolumeList{}, client.InNamespace("default")), "forbidden")
 			err := who.api.DeleteAllOf(t.Context(), &v1alpha1.SharedVolume{}, client.InNamespace(namespace))
-			if may.empty != (err == nil) {
-				t.Errorf("deletion of all SharedVolumes at once: %v", err)
-			}
+			assert.Equalf(t, may.empty, err == nil, "deletion of all SharedVolumes at once: %v", err)
 			if may.write {
 				env.do("delete", client.IgnoreNotFound(who.api.Delete(t.Context(), sv)))
 				env.gone(sv)
@@ -200,9 +193,7 @@ func testGrants(t *testing.T, env testEnv) {
 	env.do("create", first.api.Create(t.Context(), own))
 	env.ungranted(own, "Namespace "+first.namespace+" may not use access point fsap-01 of file system fs-01: there is no SharedVolumeGrant "+
 		first.namespace+". A cluster administrator can grant it: berth grant "+first.namespace+" fs-01 fsap-01")
-	if len(own.Finalizers) > 0 {
-		t.Errorf("it has the finalizers %v, with nothing to wait for", own.Finalizers)
-	}
+	assert.Empty(t, own.Finalizers, "finalizers, with nothing to wait for")
 	env.events(own, "Warning NotGranted 1")
 
 	env.grant(first.namespace, "fs-01", "fsap-01") // as the command does
@@ -278,9 +269,7 @@ func (env testEnv) shell(commands string) string {
 	shell.Dir = folder
 	shell.Env = append(kubectl.Environ(), "PATH="+folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	out, err := shell.CombinedOutput()
-	if err != nil {
-		env.t.Fatalf("%s: %v\n%s", commands, err, out)
-	}
+	require.NoErrorf(env.t, err, "%s:\n%s", commands, out)
 	return string(out)
 }
 

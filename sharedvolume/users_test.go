@@ -94,9 +94,7 @@ func TestUsers(t *testing.T) {
 				for _, asked := range source.at {
 					at = append(at, asked.Sub(began))
 				}
-				if !slices.Equal(at, test.lists) {
-					t.Errorf("pods are listed at %v, want %v", at, test.lists)
-				}
+				assert.Equal(t, test.lists, at, "when pods are listed")
 				if answered := test.err == nil && test.takes < listTimeout; answered == (len(requeued) == 0) {
 					t.Errorf("requeued were %q", requeued)
 				}

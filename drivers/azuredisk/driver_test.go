@@ -30,9 +30,7 @@ func TestParameters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			custom := &operatorv1.ClusterCSIDriver{}
 			custom.Spec.DriverConfig.Azure = test.config
-			if diff := cmp.Diff(test.want, parameters(drivers.Cluster{Infrastructure: test.infrastructure, ClusterCSIDriver: custom})); diff != "" {
-				t.Errorf("parameters (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, test.want, parameters(drivers.Cluster{Infrastructure: test.infrastructure, ClusterCSIDriver: custom}), "parameters")
 		})
 	}
 }

@@ -33,7 +33,5 @@ func TestWithout(t *testing.T) {
 // TestParameters: the driver looks for the storage account of this class and this cluster.
 func TestParameters(t *testing.T) {
 	got := parameters(drivers.Cluster{Infrastructure: infrastructure("")})["tags"]
-	if want := "kubernetes.io_cluster.berth=owned|storageClassName=azurefile-csi"; got != want {
-		t.Errorf("tags %q, want %q", got, want)
-	}
+	assert.Equal(t, "kubernetes.io_cluster.berth=owned|storageClassName=azurefile-csi", got, "tags")
 }

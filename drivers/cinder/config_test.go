@@ -97,9 +97,8 @@ region = "a \"b\\c\" ; d"
 			assert.Empty(t, cmp.Diff(test.want, got), "content (-want +got)")
 			// What is written is read as it was meant.
 			again, err := configFiles(map[string]string{"cloud.conf": got["cloud.conf"] + got["login.conf"], "enable_topology": got["enable_topology"], "ca-bundle.pem": got["ca-bundle.pem"]}, nil, nil)
-			if diff := cmp.Diff(got, again); err != nil || diff != "" {
-				t.Errorf("read again, error %v (-first +second):\n%s", err, diff)
-			}
+			require.NoError(t, err, "read again")
+			assert.Equal(t, got, again, "read again")
 		})
 	}
 }
@@ -125,9 +124,7 @@ func TestWrongConfigs(t *testing.T) {
 			got, err := configFiles(test.cloud, test.source, nil)
 			require.Errorf(t, err, "got %v, want an error", got)
 			for _, part := range test.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error %q, want %q in it", err, part)
-				}
+				assert.ErrorContains(t, err, part)
 			}
 		})
 	}
@@ -141,8 +138,6 @@ func TestTopology(t *testing.T) {
 		for _, c := range pod.Containers {
 			got = append(got, c.Args...)
 		}
-		if diff := cmp.Diff([]string{"--with-topology=" + want, "--feature-gates=Topology=" + want, "--with-topology=" + want}, got); diff != "" {
-			t.Errorf("enable_topology %q: arguments (-want +got):\n%s", value, diff)
-		}
+		assert.Equalf(t, []string{"--with-topology=" + want, "--feature-gates=Topology=" + want, "--with-topology=" + want}, got, "arguments for enable_topology %q", value)
 	}
 }

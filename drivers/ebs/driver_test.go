@@ -7,6 +7,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -37,9 +38,7 @@ func TestTagVolumes(t *testing.T) {
 			container := &corev1.Container{}
 			leftOut := tagVolumes(drivers.Cluster{Infrastructure: infrastructure}, container)
 			assert.Empty(t, cmp.Diff(test.want, container.Args), "arguments (-want +got)")
-			if len(leftOut) != len(test.leftOut) {
-				t.Fatalf("left out %q, want %q", leftOut, test.leftOut)
-			}
+			require.Len(t, leftOut, len(test.leftOut), "left out")
 			for i, fragment := range test.leftOut {
 				assert.Contains(t, leftOut[i], fragment, "left out")
 			}

@@ -54,9 +54,7 @@ func TestCredentialProcess(t *testing.T) {
 				}
 				write("aws-secret/credentials", "[default]\ncredential_process = "+filepath.Join(dir, "program")+"\n") // while the pod runs
 				assert.EqualValues(t, test.key, key(t, filepath.Join(dir, "aws", "credentials")), "the SDK finds key")
-				if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
-					t.Error("the SDK has started a program")
-				}
+				assert.NoFileExists(t, filepath.Join(dir, "ran"), "the SDK has started a program")
 				if key(t, filepath.Join(dir, "aws-secret", "credentials")); !exists(filepath.Join(dir, "ran")) {
 					t.Error("the SDK does not start the program of the Secret itself: the test proves nothing")
 				}
@@ -109,9 +107,7 @@ func scripts(t *testing.T) map[string]string {
 			found[m.Object.GetKind()] = c.Command[2]
 			mount := slices.IndexFunc(c.VolumeMounts, func(v corev1.VolumeMount) bool { return v.MountPath == filepath.Dir(c.Env[at].Value) })
 			volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == c.VolumeMounts[mount].Name })
-			if pod.Volumes[volume].EmptyDir == nil {
-				t.Errorf("%s: the SDK reads %s from volume %+v, want an empty one of the pod", m.Object.GetKind(), c.Env[at].Value, pod.Volumes[volume])
-			}
+			assert.NotNilf(t, pod.Volumes[volume].EmptyDir, "%s: the volume from which the SDK reads %s is none of the pod: %+v", m.Object.GetKind(), c.Env[at].Value, pod.Volumes[volume])
 		}
 	}
 	require.Lenf(t, found, 2, "found %d containers with credentials, want 2", len(found))

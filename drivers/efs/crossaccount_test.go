@@ -60,22 +60,19 @@ func TestCrossAccountSecret(t *testing.T) {
 		_, err := provisioner.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		return err
 	}
-	if err := read(named.Namespace, named.Name); !apierrors.IsForbidden(err) {
-		t.Errorf("without the grant, reading Secret %s: %v, want Forbidden", named, err)
-	}
+	err = read(named.Namespace, named.Name)
+	assert.Truef(t, apierrors.IsForbidden(err), "without the grant, reading Secret %s: %v, want Forbidden", named, err)
 	create(documented["Role"])
 	create(documented["RoleBinding"])
 	cluster.Eventually(t, time.Minute, "the provisioner to read Secret "+named.String(), func(context.Context) error {
 		return read(named.Namespace, named.Name)
 	})
 	for _, other := range []client.ObjectKey{{Namespace: accounts, Name: "payroll"}, {Namespace: driver, Name: named.Name}} {
-		if err := read(other.Namespace, other.Name); !apierrors.IsForbidden(err) {
-			t.Errorf("reading Secret %s: %v, want Forbidden", other, err)
-		}
+		err := read(other.Namespace, other.Name)
+		assert.Truef(t, apierrors.IsForbidden(err), "reading Secret %s: %v, want Forbidden", other, err)
 	}
-	if _, err := provisioner.CoreV1().Secrets(accounts).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("listing Secrets: %v, want Forbidden", err)
-	}
+	_, err = provisioner.CoreV1().Secrets(accounts).List(t.Context(), metav1.ListOptions{})
+	assert.Truef(t, apierrors.IsForbidden(err), "listing Secrets: %v, want Forbidden", err)
 	secret := &corev1.Secret{}
 	require.NoError(t, c.Client().Get(t.Context(), named, secret))
 	assert.Empty(t, cmp.Diff(map[string][]byte{"awsRoleArn": []byte("arn:aws:iam::210987654321:role/efs-of-finance")}, secret.Data), "the Secret (-want +got)")
@@ -90,7 +87,5 @@ func provisionerAccount(t *testing.T, namespace string) string {
 }
 
 func deleteObject(t *testing.T, c *cluster.Cluster, object client.Object) {
-	if err := c.Client().Delete(context.Background(), object); err != nil && !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
+	assert.NoError(t, client.IgnoreNotFound(c.Client().Delete(context.Background(), object)))
 }

@@ -78,9 +78,7 @@ func TestNames(t *testing.T) {
 		"node Secret":       {"node-aws-efs-cloud-credentials", efs.Driver.Secrets[1]},
 		"tags Secret":       {"tags-aws-efs-cloud-credentials", efs.Driver.CloudAccess.Secret},
 	} {
-		if names[0] != names[1] {
-			t.Errorf("%s is called %q, want %q", what, names[1], names[0])
-		}
+		assert.Equal(t, names[0], names[1], what)
 	}
 }
 
@@ -117,9 +115,7 @@ func TestDriverFlags(t *testing.T) {
 			}
 		}
 	}
-	if ran != 2 {
-		t.Errorf("%d containers run the driver, want one in the controller and one on each node", ran)
-	}
+	assert.Equal(t, 2, ran, "containers that run the driver, in the controller and on each node")
 }
 
 // everySetting is a cluster with every setting that the driver supports.
@@ -158,9 +154,7 @@ func TestNodeState(t *testing.T) {
 		"/etc/amazon/efs-legacy": "/etc/amazon/efs",
 	}
 	assert.Empty(t, cmp.Diff(want, got), "directories of the node in the driver's container (-want +got)")
-	if !pod.HostNetwork {
-		t.Error("the pod has its own network: tunnels would not survive the pod")
-	}
+	assert.True(t, pod.HostNetwork, "the pod has its own network: tunnels would not survive the pod")
 }
 
 // TestCredentialsAreOptional: the driver starts without credentials, as most volumes can be mounted without them.
@@ -179,7 +173,5 @@ func TestCredentialsAreOptional(t *testing.T) {
 		}
 		assert.Emptyf(t, cmp.Diff([]corev1.KeyToPath{{Key: "credentials", Path: "credentials"}}, v.Secret.Items), "volume %s, items (-want +got)", v.Name)
 	}
-	if found != len(efs.Driver.Secrets) {
-		t.Errorf("%d volumes hold credentials, want %d", found, len(efs.Driver.Secrets))
-	}
+	assert.Equal(t, len(efs.Driver.Secrets), found, "volumes with credentials")
 }

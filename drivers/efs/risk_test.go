@@ -3,6 +3,7 @@ package efs_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -30,8 +31,6 @@ func TestSharedDirectory(t *testing.T) {
 		if tc.pattern != "" {
 			class.Parameters["subPathPattern"] = tc.pattern
 		}
-		if got := efs.Driver.ClassRisk(class); (got != "") != tc.want {
-			t.Errorf("%s: %q, want a risk: %t", name, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, efs.Driver.ClassRisk(class) != "", "%s has a risk", name)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -87,9 +88,7 @@ func (tc tagCase) list(t *testing.T, version string) (list string, leftOut []str
 		t.Fatalf("arguments %q, want one added", container.Args)
 	}
 	list, ok := strings.CutPrefix(container.Args[1], "--tags=")
-	if !ok {
-		t.Fatalf("added %s, want --tags", container.Args[1])
-	}
+	require.Truef(t, ok, "added %s, want --tags", container.Args[1])
 	return list, leftOut
 }
 
@@ -99,9 +98,7 @@ func TestTagAccessPoints(t *testing.T) {
 			t.Run(version+": "+tc.name, func(t *testing.T) {
 				list, leftOut := tc.list(t, version)
 				assert.Emptyf(t, cmp.Diff(tc.expected(version), read(list)), "the driver reads other tags from %s (-want +got)", list)
-				if len(leftOut) != len(tc.leftOut[version]) {
-					t.Fatalf("left out %q, want %d sentences", leftOut, len(tc.leftOut[version]))
-				}
+				require.Len(t, leftOut, len(tc.leftOut[version]), "left out")
 				for i, part := range tc.leftOut[version] {
 					assert.Contains(t, leftOut[i], part, "left out")
 				}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
@@ -40,17 +39,13 @@ func TestTakeOver(t *testing.T) {
 			ours := manifestOf(t, kind, before.GetName(), namespace)
 			require.NoError(t, c.Client().Create(t.Context(), before))
 			t.Cleanup(func() {
-				if err := c.Client().Delete(context.Background(), before); err != nil && !apierrors.IsNotFound(err) {
-					t.Error(err)
-				}
+				assert.NoError(t, client.IgnoreNotFound(c.Client().Delete(context.Background(), before)))
 			})
 			require.NoError(t, apply[kind](ours))
 			after := &unstructured.Unstructured{}
 			after.SetGroupVersionKind(before.GroupVersionKind())
 			require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(before), after))
-			if after.GetUID() != before.GetUID() {
-				t.Error("the object was recreated")
-			}
+			assert.Equal(t, before.GetUID(), after.GetUID(), "UID: the object was recreated")
 			fresh := ours.Object.DeepCopy()
 			fresh.SetName("fresh")
 			require.NoError(t, c.Client().Create(t.Context(), fresh, client.DryRunAll))

@@ -25,9 +25,7 @@ func manifests(t *testing.T) []drivers.Manifest {
 // TestNoClassIsTheDefault: the administrator decides.
 func TestNoClassIsTheDefault(t *testing.T) {
 	for _, m := range drivers.OfKind(manifests(t), "StorageClass") {
-		if marked := m.Object.GetAnnotations(); len(marked) > 0 {
-			t.Errorf("StorageClass %s has the annotations %v, want none", m.Object.GetName(), marked)
-		}
+		assert.Emptyf(t, m.Object.GetAnnotations(), "annotations of StorageClass %s", m.Object.GetName())
 	}
 }
 
@@ -53,9 +51,7 @@ func TestLabelDisks(t *testing.T) {
 			container := &corev1.Container{Args: []string{own}}
 			leftOut := labelDisks(drivers.Cluster{Infrastructure: infrastructure}, container)
 			assert.Empty(t, cmp.Diff(test.want, container.Args), "arguments (-want +got)")
-			if len(leftOut) != len(test.leftOut) {
-				t.Fatalf("left out %q, want %q", leftOut, test.leftOut)
-			}
+			require.Len(t, leftOut, len(test.leftOut), "left out")
 			for i, fragment := range test.leftOut {
 				assert.Contains(t, leftOut[i], fragment, "left out")
 			}

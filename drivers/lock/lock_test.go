@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,9 +41,7 @@ func TestEnded(t *testing.T) {
 			if tc.deleted != 0 {
 				pod.DeletionTimestamp = &metav1.Time{Time: now.Add(-tc.deleted)}
 			}
-			if got := lock.Ended(pod, now); got != tc.want {
-				t.Errorf("it has ended: %v, want %v", got, tc.want)
-			}
+			assert.Equal(t, tc.want, lock.Ended(pod, now), "it has ended")
 		})
 	}
 }
@@ -93,7 +92,6 @@ func checkHolder(t *testing.T, c client.Client, key client.ObjectKey, want strin
 	if pod != nil {
 		got = pod.Name
 	}
-	if err != nil || got != want {
-		t.Errorf("holder %q and error %v, want %q", got, err, want)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got, "holder")
 }

@@ -26,9 +26,7 @@ func TestKeys(t *testing.T) {
 		require.Lenf(t, secrets, 1, "there are %d Secrets %s, want one", len(secrets), retired.Secret)
 		data, _, _ := unstructured.NestedStringMap(secrets[0].Object.Object, "data")
 		for _, key := range retired.Keys {
-			if data[key] != "" {
-				t.Errorf("key %s is retired, and the Secret has it", key)
-			}
+			assert.Emptyf(t, data[key], "key %s of the Secret, which is retired", key)
 		}
 	}
 	found := 0
@@ -50,9 +48,7 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d containers have the CA where os-certAuthorityPath says, want those of the controller and of the node", found)
-	}
+	assert.Equal(t, 2, found, "containers with the CA where os-certAuthorityPath says, want those of the controller and of the node")
 }
 
 // TestMountedCA: pods mount the CA bundle of the cloud's configuration if there is one, otherwise the credentials'

@@ -67,9 +67,7 @@ func TestWaitForNFSPlugin(t *testing.T) {
 	here := filepath.Join(t.TempDir(), "s")
 	command := slices.Clone(wait.Command)
 	command[2] = strings.ReplaceAll(command[2], socket, here)
-	if command[2] == wait.Command[2] {
-		t.Fatalf("container %s runs %q, want a wait for %s", wait.Name, wait.Command, socket)
-	}
+	require.NotEqualf(t, wait.Command[2], command[2], "container %s does not wait for %s", wait.Name, socket)
 
 	early, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

@@ -3,6 +3,8 @@ package permissions_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/berth-csi/berth/drivers/permissions"
 )
 
@@ -16,7 +18,5 @@ func TestCountOf(t *testing.T) {
 		{Group: "apps", Resources: []string{"deployments"}, Verbs: []string{"create"}, Own: true},         // in its own namespace
 		{Group: "apps", Resources: []string{"deployments"}, Names: []string{"b"}, Verbs: []string{"get"}}, // of one name
 	})
-	if want := (permissions.Count{Rules: 6, Wide: 3, WideUsed: 2}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	assert.Equal(t, permissions.Count{Rules: 6, Wide: 3, WideUsed: 2}, got)
 }

@@ -96,9 +96,7 @@ func TestRules(t *testing.T) {
 					}
 				}
 			}
-			if n := len(own) + len(everywhere); n != len(test.want) {
-				t.Errorf("%d rules, want %d", n, len(test.want))
-			}
+			assert.Equal(t, len(test.want), len(own)+len(everywhere), "rules")
 			assert.Empty(t, cmp.Diff(parse(t, test.want...), got), "rules (-want +got)")
 			assert.Empty(t, cmp.Diff(strings.Join(test.want, "\n"), strings.TrimSuffix(got.String(), "\n")), "rules as text (-want +got)")
 		})
@@ -116,9 +114,8 @@ cluster  operator.openshift.io/clustercsidrivers/status: patch
 	}
 	assert.Empty(t, cmp.Diff(text, got.String()), "parsed and written again (-before +after)")
 	for _, wrong := range []string{"cluster  core/pods", "ship  core/pods: get", "cluster  pods: get", "cluster  core/pods named a"} {
-		if got, err := permissions.Parse("\n" + wrong); err == nil || !strings.Contains(err.Error(), "line 2") {
-			t.Errorf("%q gives %v and error %v, want an error about line 2", wrong, got, err)
-		}
+		_, err := permissions.Parse("\n" + wrong)
+		assert.ErrorContainsf(t, err, "line 2", "%q", wrong)
 	}
 }
 

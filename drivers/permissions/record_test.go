@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers/permissions"
 )
@@ -40,9 +41,7 @@ func TestExercise(t *testing.T) {
 			}
 			used, unforeseen := permissions.Exercise(rules, requests)
 			assert.Empty(t, cmp.Diff(parse(t, test.used), used), "used (-want +got)")
-			if want := test.used == ""; want != (len(unforeseen) == 1) {
-				t.Errorf("unforeseen are %v", unforeseen)
-			}
+			assert.Equalf(t, test.used == "", len(unforeseen) == 1, "unforeseen are %v", unforeseen)
 		})
 	}
 }
@@ -87,9 +86,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := permissions.Check(test.rules, parse(t, test.used))
-			if len(got) != len(test.want) {
-				t.Fatalf("problems %q, want %q", got, test.want)
-			}
+			require.Len(t, got, len(test.want), "problems")
 			for i := range got {
 				for _, fragment := range strings.Split(test.want[i], " … ") {
 					assert.Contains(t, got[i], fragment, "problem")

@@ -171,9 +171,7 @@ func TestDecide(t *testing.T) {
 			case decision.UID != tc.namespaces[got].UID:
 				t.Errorf("the UID is %q, want %q", decision.UID, tc.namespaces[got].UID)
 			}
-			if got != tc.want {
-				t.Errorf("decided %q, want %q (%+v)", got, tc.want, decision)
-			}
+			assert.Equalf(t, tc.want, got, "decision %+v", decision)
 			assert.EqualValues(t, tc.left, decision.Left, "the namespace that the driver has left")
 			if diff := cmp.Diff(strings.Fields(tc.believed), decision.Believed); diff != "" && len(tc.believed)+len(decision.Believed) > 0 {
 				t.Errorf("believed namespaces (-want +got):\n%s", diff)
@@ -223,12 +221,8 @@ func TestOwner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := placement.Decide(test.driver, placement.Observed{Operator: "own", References: []placement.Reference{test.reference}})
-			if owned := decision.Owner != nil; owned != test.owned {
-				t.Errorf("it belongs to another operator: %v, want %v", owned, test.owned)
-			}
-			if decision.Namespace == drivers.ClusterStorageNamespace {
-				t.Errorf("the driver is said to be in namespace %s", decision.Namespace)
-			}
+			assert.Equal(t, test.owned, decision.Owner != nil, "it belongs to another operator")
+			assert.NotEqual(t, drivers.ClusterStorageNamespace, decision.Namespace, "the driver's namespace")
 		})
 	}
 }

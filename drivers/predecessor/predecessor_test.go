@@ -2,7 +2,6 @@ package predecessor
 
 import (
 	"encoding/json"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,9 +54,7 @@ func TestFind(t *testing.T) {
 	for _, o := range find(d, both, nil) {
 		namespaces = append(namespaces, o.Namespace)
 	}
-	if !slices.Equal(namespaces, []string{"harbour", "quay"}) {
-		t.Errorf("namespaces %q, want both, sorted", namespaces)
-	}
+	assert.Equal(t, []string{"harbour", "quay"}, namespaces, "both namespaces, sorted")
 	if Succeeded(d, both) || !Succeeded(d, append(both, binding(d.SuccessorBinding(), nil, serviceAccount, drivers.ClusterStorageNamespace, "boat-operator"))) {
 		t.Error("the cluster storage operator's own binding shows that it has started the operator, and no other does")
 	}

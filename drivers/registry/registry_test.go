@@ -3,24 +3,22 @@ package registry
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestGet(t *testing.T) {
 	for _, name := range Names() {
 		d, err := Get(name)
-		if err != nil || d.Name != name {
-			t.Errorf("Get(%q) = driver %q, error %v", name, d.Name, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, name, d.Name)
 	}
 	_, err := Get("floppy")
-	if want := `unknown driver "floppy": want one of ` + strings.Join(Names(), ", "); err == nil || err.Error() != want {
-		t.Errorf("Get of an unknown driver: error %v, want %s", err, want)
-	}
+	assert.EqualError(t, err, `unknown driver "floppy": want one of `+strings.Join(Names(), ", "))
 }
 
 func TestAllIsACopy(t *testing.T) {
 	All()[0].Name = "changed"
-	if name := All()[0].Name; name == "changed" {
-		t.Error("a caller of All can change the registry")
-	}
+	assert.NotEqual(t, "changed", All()[0].Name, "a caller of All can change the registry")
 }

@@ -3,6 +3,7 @@ package rollout
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -52,9 +53,7 @@ func TestDecide(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{appsv1.DeprecatedTemplateGeneration: tc.annotation}},
 				Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: tc.desired, UpdatedNumberScheduled: tc.status},
 			}
-			if got := decide(set, tc.pods, sets.New(tc.notReady...)); got != tc.want {
-				t.Errorf("left %+v, want %+v", got, tc.want)
-			}
+			assert.Equal(t, tc.want, decide(set, tc.pods, sets.New(tc.notReady...)), "left")
 		})
 	}
 }

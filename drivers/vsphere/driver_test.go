@@ -65,9 +65,7 @@ func TestNotAskedFor(t *testing.T) {
 		"Storage asks for another": {drivers.Platform{Storage: operatorv1.StorageSpec{VSphereStorageDriver: operatorv1.LegacyDeprecatedInTreeDriver}}, false},
 		"it is in use, though Storage asks for another": {drivers.Platform{Installed: true, Storage: operatorv1.StorageSpec{VSphereStorageDriver: operatorv1.LegacyDeprecatedInTreeDriver}}, true},
 	} {
-		if why := notAskedFor(tc.platform); (why == "") != tc.want {
-			t.Errorf("%s: not installed because %q", name, why)
-		}
+		assert.Equalf(t, tc.want, notAskedFor(tc.platform) == "", "%s: installed", name)
 	}
 }
 
@@ -91,8 +89,6 @@ func TestSettings(t *testing.T) {
 		pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "csi-provisioner", Args: []string{"--feature-gates=Topology=false"}}, {Name: "vsphere-plugin"}}}
 		Driver.Configure(&pod, tc.cluster)
 		assert.Empty(t, cmp.Diff(tc.provisioner, pod.Containers[0].Args), "arguments of the provisioner (-want +got)")
-		if diff := cmp.Diff([]corev1.EnvVar{{Name: "MAX_VOLUMES_PER_NODE", Value: tc.limit}}, pod.Containers[1].Env); diff != "" {
-			t.Errorf("environment of the driver (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, []corev1.EnvVar{{Name: "MAX_VOLUMES_PER_NODE", Value: tc.limit}}, pod.Containers[1].Env, "environment of the driver")
 	}
 }

@@ -193,9 +193,7 @@ func TestChecks(t *testing.T) {
 func TestHealthy(t *testing.T) {
 	p := healthy().plan()
 	for _, c := range p.Checks {
-		if c.Verdict != findings.OK {
-			t.Errorf("check %s is %s: %s", c.Code, c.Verdict, c.What)
-		}
+		assert.Equalf(t, findings.OK, c.Verdict, "check %s: %s", c.Code, c.What)
 	}
 	var deleted []string
 	for _, o := range p.Objects {
@@ -204,9 +202,7 @@ func TestHealthy(t *testing.T) {
 		}
 	}
 	want := []string{"Subscription harbour/boat deleted", "InstallPlan harbour/install-1 deleted", "ClusterServiceVersion harbour/boat-operator.v1.4.0 deleted"}
-	if !slices.Equal(deleted, want) {
-		t.Errorf("objects %q, want %q", deleted, want)
-	}
+	assert.Equal(t, want, deleted, "objects")
 	if p.Settings == nil || p.Settings.LogLevel != "Debug" || p.Settings.Resource != "Boat cluster" {
 		t.Errorf("settings %+v, want those of Boat cluster", p.Settings)
 	}
@@ -260,7 +256,5 @@ func TestConfiguration(t *testing.T) {
 		assert.Contains(t, found[0].Do, want)
 	}
 	in.subscriptions[0].Spec.Config = &v1alpha1.SubscriptionConfig{}
-	if found := in.checkConfiguration(in.operator()); len(found) > 0 {
-		t.Errorf("checks %+v of an empty configuration, want none", found)
-	}
+	assert.Empty(t, in.checkConfiguration(in.operator()), "checks of an empty configuration")
 }

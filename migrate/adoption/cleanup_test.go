@@ -9,6 +9,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,9 +84,7 @@ func remaining() *remains {
 // TestCleanupOrder: permissions go first, then their subjects, and the operator's configuration before its API.
 func TestCleanupOrder(t *testing.T) {
 	c := remaining().cleanup()
-	if !c.Safe {
-		t.Fatalf("the cleanup is not safe:\n%s", c.Text(findings.Plain))
-	}
+	require.Truef(t, c.Safe, "the cleanup is not safe:\n%s", c.Text(findings.Plain))
 	var got []string
 	for _, r := range c.Remains {
 		got = append(got, r.String())
@@ -239,14 +238,12 @@ func TestCleanupNext(t *testing.T) {
 	}
 	recreated := remaining()
 	recreated.leftovers[5].object.SetUID("another")
-	if next, err := listed.next(recreated.cleanup()); err == nil || !strings.Contains(err.Error(), "was not on the list") {
-		t.Errorf("an object that was created again: next is %v, %v; want an error", next, err)
-	}
+	_, err := listed.next(recreated.cleanup())
+	assert.ErrorContains(t, err, "was not on the list", "an object that was created again")
 	used := remaining()
 	used.unfinished = "the tide"
-	if next, err := listed.next(used.cleanup()); err == nil || !strings.Contains(err.Error(), "the tide") {
-		t.Errorf("a driver that is not well: next is %v, %v; want an error", next, err)
-	}
+	_, err = listed.next(used.cleanup())
+	assert.ErrorContains(t, err, "the tide", "a driver that is not well")
 	if next, err := listed.next(&Cleanup{}); next != nil || err != nil {
 		t.Errorf("nothing is left: next is %v, %v; want neither", next, err)
 	}
@@ -277,9 +274,7 @@ func TestStrangers(t *testing.T) {
 		object("ConfigMap", "kube-root-ca.crt", nil), object("ConfigMap", "old-boat-operator-lock", nil), object("ServiceAccount", "default", nil),
 		object("Secret", "default-token", of("default")), object("RoleBinding", "system:deployers", nil),
 	}
-	if got := foreignObjects(boat, objects); len(got) > 0 {
-		t.Errorf("strangers are %q, want none", got)
-	}
+	assert.Empty(t, foreignObjects(boat, objects), "strangers")
 	objects = append(objects,
 		object("ClusterServiceVersion", "own", nil), object("ConfigMap", "note", nil), object("ConfigMap", "raft-lock", nil), object("Secret", "key", of("ann")),
 		object("Pod", "p", ownedBy("ReplicaSetr")), object("Subscription", "s", nil))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -101,18 +102,14 @@ func TestExtensionIsOrphaned(t *testing.T) {
 	// OLM had begun to apply the ClusterExtension before it was deleted, and ends now.
 	for _, object := range []client.Object{api, note} {
 		require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object))
-		if owners := object.GetOwnerReferences(); len(owners) > 0 {
-			t.Errorf("%s has the owners %+v, want none any more", object.GetName(), owners)
-		}
+		assert.Emptyf(t, object.GetOwnerReferences(), "owners of %s, which has none any more", object.GetName())
 		object.SetOwnerReferences([]metav1.OwnerReference{owner})
 		require.NoError(t, c.Client().Update(t.Context(), object))
 	}
 	for step() != "" {
 	}
 	want := fmt.Sprint([]migrate.StepName{AddHandOverFinalizer, DeleteExtension, AwaitOLM, KeepAPIs, RemoveHandOverFinalizer, DeleteInstalled, DeleteInstalled, ""})
-	if got := fmt.Sprint(executed); got != want {
-		t.Errorf("steps %s, want %s", got, want)
-	}
+	assert.Equal(t, want, fmt.Sprint(executed), "steps")
 	for _, object := range []client.Object{extension.Unstructured, account, binding} {
 		if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
 			t.Errorf("%T %s: error %v, want it to be gone", object, object.GetName(), err)

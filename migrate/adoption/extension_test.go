@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -140,9 +142,7 @@ func TestHealthyExtension(t *testing.T) {
 		}
 	}
 	want := []string{"ClusterExtension /boat", "Deployment harbour/boat-operator", "ServiceAccount harbour/boat-operator", "ClusterRoleBinding /b-1"}
-	if !slices.Equal(deleted, want) {
-		t.Errorf("objects %q, want %q", deleted, want)
-	}
+	assert.Equal(t, want, deleted, "objects")
 	if want := (&Extension{Reference{"boat", "e-1"}, "boat-operator.v5.0.0"}); *p.Operator.Extension != *want || p.Operator.Version != (Reference{}) {
 		t.Errorf("operator %+v, want extension %+v and no version", p.Operator, want)
 	}
@@ -273,9 +273,7 @@ func TestBackOfExtension(t *testing.T) {
 		if next, err := tc.state.Back(); err != nil || next.Step != tc.step || next.Waits != "" {
 			t.Errorf("%s: %+v, error %v; want step %q", tc.name, next, err, tc.step)
 		}
-		if restored := tc.state.IsRestored(); restored != tc.restored {
-			t.Errorf("%s: restored: %t, want %t", tc.name, restored, tc.restored)
-		}
+		assert.Equalf(t, tc.restored, tc.state.IsRestored(), "%s: restored", tc.name)
 	}
 	for name, s := range map[string]*state{"it is deleted": deletedExtension(), "it is gone": goneExtension()} {
 		if next, err := s.Back(); err == nil || s.IsRestored() {
@@ -295,9 +293,8 @@ func validExtension() *Plan {
 
 // TestForgedExtensions: a journal can name only a ClusterExtension of the driver's package.
 func TestForgedExtensions(t *testing.T) {
-	if _, err := Adopt.ParseJournal(stored(validExtension())); err != nil {
-		t.Fatalf("a valid journal: %v", err)
-	}
+	_, err := Adopt.ParseJournal(stored(validExtension()))
+	require.NoError(t, err, "a valid journal")
 	for want, forge := range map[string]func(*Plan){
 		"operator.extension.name":   func(p *Plan) { p.Operator.Extension.Name = "../x" },
 		"operator.extension.uid":    func(p *Plan) { p.Operator.Extension.UID = "" },
@@ -309,8 +306,7 @@ func TestForgedExtensions(t *testing.T) {
 	} {
 		p := validExtension()
 		forge(p)
-		if _, err := Adopt.ParseJournal(stored(p)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s in it", err, want)
-		}
+		_, err := Adopt.ParseJournal(stored(p))
+		assert.ErrorContains(t, err, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -18,9 +19,7 @@ func TestHeldRemains(t *testing.T) {
 	}
 	c := m.cleanup()
 	for _, r := range c.Remains {
-		if r.Namespace == port {
-			t.Errorf("%s is waited for", r)
-		}
+		assert.NotEqual(t, port, r.Namespace, "namespace of what is waited for")
 	}
 	if !slices.ContainsFunc(c.Remains, func(r Remain) bool { return r.Kind == "ClusterRole" }) {
 		t.Error("a cluster role that goes is not waited for")

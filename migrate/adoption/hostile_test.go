@@ -3,8 +3,10 @@ package adoption
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/migrate"
@@ -29,28 +31,14 @@ func TestHostileFields(t *testing.T) {
 		for name, from := range map[string]func() *state{"begun": begun, "unsubscribed": unsubscribed, "deleted": deleted, "quiet": quiet, "ended": ended, "started": started, "handed over": handedOver} {
 			s := from()
 			fields += hostile.Each(s, text, func(path string) {
-				for way, decide := range map[string]func() (migrate.Decision, error){"next": s.Next, "back": s.Back,
-					"verify": func() (migrate.Decision, error) { return migrate.Decision{}, s.Verify() }, "holds": func() (migrate.Decision, error) { _, err := s.Holds(); return migrate.Decision{}, err }} {
-					next, err := decide()
-					what := fmt.Sprintf("%s, %s, with a hostile %s", name, way, path)
-					status := &migrate.Status[*Plan]{Phase: migrate.Applying, Plan: valid(), Next: next.Step, Waits: next.Waits}
-					if err != nil {
-						status.Stuck = err.Error()
-						screen.CheckError(t, what, err)
-					}
-					screen.Check(t, what, status)
-				}
+				screen.CheckDecisions(t, name+" with a hostile "+path, valid(), s)
 			}, Plan{}, migrate.Journal{}, drivers.Driver{})
 		}
-		if fields < 150 {
-			t.Errorf("there are %d fields, want more than 150", fields)
-		}
+		assert.GreaterOrEqual(t, fields, 150, "fields with hostile texts")
 		p := valid()
 		hostile.Each(p, text, func(path string) {
 			written, err := json.Marshal(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			read, err := Adopt.Read(bytes.NewReader(written))
 			if err != nil { // no such journal is read, and a warning says so
 				screen.CheckError(t, "the error for a hostile "+path, err)

@@ -53,9 +53,7 @@ func TestManySubscriptions(t *testing.T) {
 		in.subscriptions = append(in.subscriptions, s)
 	}
 	for _, c := range in.plan().Checks {
-		if len(c.What) > 500 {
-			t.Errorf("check %s has %d bytes", c.Code, len(c.What))
-		}
+		assert.LessOrEqualf(t, len(c.What), 500, "bytes of check %s", c.Code)
 		if c.Code == subscriptions && !strings.HasSuffix(c.What, "project-4/boat, and 9995 others") {
 			t.Errorf("it says %q, want that there are 9995 others", c.What)
 		}

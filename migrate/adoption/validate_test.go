@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,9 +48,8 @@ func stored(p *Plan) *corev1.ConfigMap {
 // TestForgedJournals: a journal can name only an operator of the driver and its objects. Each has one wrong field,
 // which the error names.
 func TestForgedJournals(t *testing.T) {
-	if _, err := Adopt.ParseJournal(stored(valid())); err != nil {
-		t.Fatalf("a valid journal: %v", err)
-	}
+	_, err := Adopt.ParseJournal(stored(valid()))
+	require.NoError(t, err, "a valid journal")
 	for _, tc := range []struct {
 		forge func(*Plan)
 		want  string
@@ -78,15 +78,13 @@ func TestForgedJournals(t *testing.T) {
 	} {
 		p := valid()
 		tc.forge(p)
-		if _, err := Adopt.ParseJournal(stored(p)); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("error %v, want %s in it", err, tc.want)
-		}
+		_, err := Adopt.ParseJournal(stored(p))
+		assert.ErrorContains(t, err, tc.want)
 	}
 	noted := stored(valid())
 	noted.Data["note"] = "x"
-	if _, err := Adopt.ParseJournal(noted); err == nil || !strings.Contains(err.Error(), `unknown key "note"`) {
-		t.Errorf("error %v, want that a note is unknown", err)
-	}
+	_, err = Adopt.ParseJournal(noted)
+	assert.ErrorContains(t, err, `unknown key "note"`)
 }
 
 // TestChanges: a plan that was reviewed is not applied to anything else.

@@ -267,9 +267,7 @@ func TestStanding(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]string{"4.10.0": "off", "4.12.0": "on"} {
 		for _, s := range newObserved(version).standings(ebs.Driver)[:3] {
-			if s.String() != want {
-				t.Errorf("version %s: %s is %s, want %s", version, s.Component, s, want)
-			}
+			assert.Equalf(t, want, s.String(), "version %s: %s", version, s.Component)
 		}
 	}
 }
@@ -309,13 +307,9 @@ func TestNothingToSwitch(t *testing.T) {
 		}
 	}
 	s := Standing{Unknown: []string{"a (no CSINode)", "b (no CSINode)"}}
-	if got := s.String(); got != "unknown" {
-		t.Errorf("it is %q", got)
-	}
+	assert.Equal(t, "unknown", s.String())
 	s.On = []string{"c"}
-	if got := s.String(); got != "1 of 3 nodes on, 2 of 3 nodes unknown" {
-		t.Errorf("it is %q", got)
-	}
+	assert.Equal(t, "1 of 3 nodes on, 2 of 3 nodes unknown", s.String())
 }
 
 // TestPatched: an Attach/Detach controller that follows the nodes' reports strands only volumes that no node reports.
@@ -341,7 +335,5 @@ func TestSevenGates(t *testing.T) {
 		gates = append(gates, d.InTree.Gate)
 	}
 	want := "[CSIMigration CSIMigrationAzureDisk CSIMigrationAzureFile CSIMigrationOpenStack CSIMigrationAWS CSIMigrationGCE CSIMigrationvSphere]"
-	if fmt.Sprint(gates) != want {
-		t.Errorf("gates %v, want %s", gates, want)
-	}
+	assert.Equal(t, want, fmt.Sprint(gates), "gates")
 }

@@ -12,6 +12,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -182,9 +183,7 @@ func (s *scene) mustSwitch(r csimigration.Request) {
 	s.t.Helper()
 	s.run(fault.Record(), s.do(r, migrate.Options{}, nil))
 	s.is(r.Direction == csimigration.Enable)
-	if writes := s.run(fault.Record(), s.do(r, migrate.Options{}, nil)); len(writes) > 0 {
-		s.t.Errorf("a second run wrote %+v", writes)
-	}
+	assert.Empty(s.t, s.run(fault.Record(), s.do(r, migrate.Options{}, nil)), "writes of a second run")
 }
 
 // is fails unless CSI migration is on, or off, everywhere, and all is safe.
@@ -195,9 +194,7 @@ func (s *scene) is(on bool) {
 	want := map[bool]string{true: "on", false: "off"}[on]
 	for _, p := range o.Plugins {
 		for _, c := range p.Components {
-			if c.String() != want {
-				s.t.Errorf("%s of %s is %s, want %s", p.Plugin, c.Component, c, want)
-			}
+			assert.Equalf(s.t, want, c.String(), "%s of %s", p.Plugin, c.Component)
 		}
 	}
 	if !o.Safe || o.Migration != nil {
@@ -257,9 +254,7 @@ func TestOnAndOff(t *testing.T) {
 	// A revision fails: the nodes are not touched.
 	s.Fail("kube-scheduler", true)
 	s.mustWait(enable, "has failed on control-plane-0")
-	if drained := s.Drained(); len(drained) > 0 {
-		t.Errorf("drained %q before the control plane is on", drained)
-	}
+	assert.Empty(t, s.Drained(), "drained before the control plane is on")
 	// Meanwhile, another administrator cannot begin something else, nor choose another way.
 	s.mustFail(s.do(csimigration.Request{Direction: csimigration.Enable, Way: csimigration.Custom}, migrate.Options{}, nil), "is in progress", "the plan has way two-sets, requested is custom")
 	s.Fail("kube-scheduler", false)
@@ -284,9 +279,7 @@ func TestOnAndOff(t *testing.T) {
 			return
 		}
 		for _, p := range o.Plugins {
-			if p.WrongOrder != "" {
-				t.Errorf("wrong order: %s", p.WrongOrder)
-			}
+			assert.Empty(t, p.WrongOrder, "wrong order")
 		}
 	}
 	s.run(fault.Record(), s.do(enable, migrate.Options{}, inOrder))
@@ -389,9 +382,7 @@ func TestGates(t *testing.T) {
 	s := newScene(t, "4.7.0", false)
 	s.Fail("kube-apiserver", true)
 	s.mustWait(enable, "has failed")
-	if drained := s.Drained(); len(drained) > 0 {
-		t.Errorf("drained %q before the control plane is on", drained)
-	}
+	assert.Empty(t, s.Drained(), "drained before the control plane is on")
 	s.patch(pool("worker"), `{"spec":{"paused":false}}`)
 	s.mustWait(enable, "has failed") // it has paused the pool again
 	s.Fail("kube-apiserver", false)
@@ -407,9 +398,7 @@ func TestGates(t *testing.T) {
 func TestToday(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, cluster.OpenShiftVersion, false)
-	if writes := s.run(fault.Record(), s.do(enable, migrate.Options{}, nil)); len(writes) > 0 {
-		t.Errorf("it wrote %+v", writes)
-	}
+	assert.Empty(t, s.run(fault.Record(), s.do(enable, migrate.Options{}, nil)), "writes")
 	s.mustFail(s.do(disable, migrate.Options{}, nil), "refused", "already migrated", "nothing to switch")
 	s.must(restarts.SetVersion(t.Context(), s.Cluster, "4.10.0"))
 	s.mustSwitch(enable)
@@ -450,8 +439,6 @@ func TestCrashSweep(t *testing.T) {
 		})
 	}
 	for i, tally := range fault.Sweep(t, 1, scenarios...) {
-		if len(tally.Missed) > 0 {
-			t.Errorf("%s: %s", scenarios[i].Name, tally)
-		}
+		assert.Emptyf(t, tally.Missed, "%s: %s", scenarios[i].Name, tally)
 	}
 }

@@ -89,16 +89,12 @@ func testStatefulSet(t *testing.T, in cloud) {
 	before := len(s.Drained())
 	s.Fail("kube-controller-manager", true)
 	s.mustWait(enable, "has failed on")
-	if drained := s.Drained(); len(drained) > before {
-		t.Errorf("drained %q before the control plane is on", drained[before:])
-	}
+	assert.Empty(t, s.Drained()[before:], "drained before the control plane is on")
 	s.mustUse(inTree)
 	s.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joined", Labels: map[string]string{workerLabel: ""}}})
 	s.Fail("kube-controller-manager", false)
 	s.mustWait(enable, "it is not in the CSINode of joined")
-	if drained := s.Drained(); len(drained) > before {
-		t.Errorf("drained %q while a node has no driver", drained[before:])
-	}
+	assert.Empty(t, s.Drained()[before:], "drained while a node has no driver")
 	s.must(restarts.Register(t.Context(), s.Cluster, in.driver().CSIName, "joined"))
 	s.together(enable, enable)
 	s.mustSwitch(enable)

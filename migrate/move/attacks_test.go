@@ -140,9 +140,7 @@ func TestForgedJournal(t *testing.T) {
 		j, err := Move.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-move.boat"},
 			Data: map[string]string{"plan.json": encoded(p), "phase": string(migrate.Applying)}})
 		require.NoError(t, err)
-		if text := j.Plan.(*Plan).Text(findings.Plain); strings.Contains(text, "evil") {
-			t.Errorf("the plan of a journal says\n%s", text)
-		}
+		assert.NotContains(t, j.Plan.(*Plan).Text(findings.Plain), "evil", "the plan of a journal")
 	})
 	t.Run("an API of another operator", func(t *testing.T) {
 		s := begun()
@@ -200,9 +198,7 @@ func TestForgedJournal(t *testing.T) {
 				t.Errorf("%s: got %v, want where the version is missing and what to do with the journal", name, err)
 			}
 		}
-		if s := left(); s.Verify() != nil {
-			t.Errorf("a version that the move has deleted: %v", s.Verify())
-		}
+		assert.NoError(t, left().Verify(), "a version that the move has deleted")
 		s := left()
 		s.journal.Entries = slices.DeleteFunc(s.journal.Entries, func(e migrate.Entry) bool { return e.Step == AddVersionFinalizer })
 		s.log(RemoveVersionFinalizer, time.Minute)

@@ -293,9 +293,7 @@ func TestChecks(t *testing.T) {
 					t.Errorf("check %+v says nothing to do", c)
 				}
 			}
-			if want := tc.verdict == findings.Refused; want == (len(p.Objects) > 0) {
-				t.Errorf("the plan has %d objects that change, and the verdict is %s", len(p.Objects), tc.verdict)
-			}
+			assert.Equalf(t, tc.verdict != findings.Refused, len(p.Objects) > 0, "the plan has objects that change, and the verdict is %s", tc.verdict)
 		})
 	}
 }
@@ -319,9 +317,7 @@ func encoded(p *Plan) string {
 func TestPlanOfHealthy(t *testing.T) {
 	in := healthy()
 	p := in.plan()
-	if !p.Checks.Safe() {
-		t.Fatalf("checks %+v, want none that refuses", p.Checks)
-	}
+	require.Truef(t, p.Checks.Safe(), "checks %+v, want none that refuses", p.Checks)
 	read, err := Move.Read(strings.NewReader(encoded(p)))
 	require.NoError(t, err)
 	assert.Empty(t, changes(p, read), "it was read with changes")
@@ -389,9 +385,8 @@ func TestOrder(t *testing.T) {
 			for _, p := range ordered {
 				got = append(got, p.Package)
 			}
-			if err != nil || strings.Join(got, " ") != want {
-				t.Errorf("%s, to %s: got %q, %v; want %q", name, to, got, err, want)
-			}
+			require.NoErrorf(t, err, "%s, to %s", name, to)
+			assert.Equalf(t, want, strings.Join(got, " "), "%s, to %s", name, to)
 		}
 	}
 }
@@ -409,16 +404,10 @@ func TestExtension(t *testing.T) {
 	require.NoError(t, err)
 	const want = `{"config":{"configType":"Inline","inline":{"deploymentConfig":{"env":[{"name":"DEPTH","value":"3"}]},"watchNamespace":"harbour"}},"namespace":"harbour",` +
 		`"serviceAccount":{"name":"installer"},"source":{"catalog":{"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}},"version":"1.0.0"},"sourceType":"Catalog"}}`
-	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	assert.Equal(t, want, string(got))
 	then, err := json.Marshal(p.loosened(catalogOf(e)))
 	require.NoError(t, err)
-	if want := `{"channels":["stable"],"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}}}`; string(then) != want {
-		t.Errorf("got  %s\nwant %s", then, want)
-	}
+	assert.Equal(t, `{"channels":["stable"],"packageName":"boat","selector":{"matchLabels":{"olm.operatorframework.io/metadata.name":"quay"}}}`, string(then))
 	p.Extension.Pinned = true
-	if loosened := p.loosened(catalogOf(e)); loosened["version"] != "1.0.0" {
-		t.Errorf("with manual approval, it is %v, want it to stay at 1.0.0", loosened)
-	}
+	assert.Equal(t, "1.0.0", p.loosened(catalogOf(e))["version"], "with manual approval, it stays")
 }

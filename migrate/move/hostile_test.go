@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/hostile"
 	"github.com/berth-csi/berth/test/hostile/screen"
@@ -22,22 +24,10 @@ func TestHostileFields(t *testing.T) {
 			"leaving": func() *state { return leaving(moveFinalizer, "x") }, "free": free, "subscribed": subscribed, "returned": returned} {
 			s := from()
 			fields += hostile.Each(s, text, func(path string) {
-				for way, decide := range map[string]func() (migrate.Decision, error){"next": s.Next, "back": s.Back,
-					"verify": func() (migrate.Decision, error) { return migrate.Decision{}, s.Verify() }, "holds": func() (migrate.Decision, error) { _, err := s.Holds(); return migrate.Decision{}, err }} {
-					next, err := decide()
-					what := name + ", " + way + ", with a hostile " + path
-					status := &migrate.Status[*Plan]{Phase: migrate.Applying, Journal: "kube-system/berth-move.boat", Plan: healthy().plan(), Next: next.Step, Waits: next.Waits}
-					if err != nil {
-						status.Stuck = err.Error()
-						screen.CheckError(t, what, err)
-					}
-					screen.Check(t, what, status)
-				}
+				screen.CheckDecisions(t, name+" with a hostile "+path, healthy().plan(), s)
 			}, Plan{}, migrate.Journal{})
 		}
-		if fields < 150 {
-			t.Errorf("there are %d fields, want more than 150", fields)
-		}
+		assert.GreaterOrEqual(t, fields, 150, "fields with hostile texts")
 		for _, p := range []*Plan{healthy().plan(), returning().plan} {
 			hostile.Each(p, text, func(path string) {
 				read, err := Move.Read(strings.NewReader(encoded(p)))

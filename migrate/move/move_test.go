@@ -122,9 +122,7 @@ func TestCrashSweep(t *testing.T) {
 		}})
 	}
 	for i, tally := range fault.Sweep(t, workers, scenarios...) {
-		if len(tally.Missed) > 0 {
-			t.Errorf("%s: %s", scenarios[i].Name, tally)
-		}
+		assert.Emptyf(t, tally.Missed, "%s: %s", scenarios[i].Name, tally)
 	}
 }
 
@@ -184,9 +182,7 @@ func TestFollowPage(t *testing.T) {
 	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
 	r.Follow(t, movePage, "## Apply", apply)
 	p.mustBe("the operator to be with OLM v1", p.isWithV1)
-	if printed := r.Follow(t, movePage, "## Apply", status); !strings.Contains(printed, "The plan was applied.") {
-		t.Errorf("the status is\n%s", printed)
-	}
+	assert.Contains(t, r.Follow(t, movePage, "## Apply", status), "The plan was applied.", "the status")
 	r.Follow(t, movePage, "## Back")
 	p.mustBe("the operator to be with OLM v0 again", p.isWithV0)
 
@@ -350,9 +346,7 @@ func (p *place) mustReadPages(to move.Target) {
 	if forged := slices.DeleteFunc(slices.Concat(made.TakenOver, made.Replaced), func(o move.Object) bool { return !strings.HasPrefix(o.Name, "forged-") }); len(forged) > 50 {
 		p.t.Errorf("the plan names %d objects of others, want at most 50", len(forged))
 	}
-	if !made.Safe {
-		p.t.Errorf("it is not safe: %+v", made.Checks)
-	}
+	assert.Truef(p.t, made.Safe, "it is not safe: %+v", made.Checks)
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

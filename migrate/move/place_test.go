@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -65,9 +66,7 @@ func newSite(t *testing.T) *site {
 func siteNamed(t *testing.T, name string) *site {
 	t.Helper()
 	s := &site{cluster.Shared(t, cluster.Options{OLM: true, Name: name})}
-	if err := crds.OLMv1.Create(t.Context(), s.Client()); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.IgnoreAlreadyExists(crds.OLMv1.Create(t.Context(), s.Client())))
 	return s
 }
 
@@ -109,9 +108,7 @@ func (p *place) remove() {
 	}
 	objects = append(objects, &rbacv1.ClusterRoleBinding{ObjectMeta: named("made-" + p.pkg)})
 	for _, o := range objects {
-		if err := client.IgnoreNotFound(p.Client().Delete(context.Background(), o)); err != nil {
-			p.t.Errorf("deleting %T %s: %v", o, o.GetName(), err)
-		}
+		assert.NoErrorf(p.t, client.IgnoreNotFound(p.Client().Delete(context.Background(), o)), "deleting %T %s", o, o.GetName())
 	}
 }
 
@@ -231,9 +228,7 @@ func (p *place) observed(ctx context.Context) map[string]types.UID {
 	uids := map[string]types.UID{}
 	for _, o := range p.kept() {
 		require.NoError(p.t, p.Client().Get(ctx, client.ObjectKeyFromObject(o), o))
-		if o.GetDeletionTimestamp() != nil {
-			p.t.Errorf("%s %s is being deleted", o.GetKind(), o.GetName())
-		}
+		assert.Nilf(p.t, o.GetDeletionTimestamp(), "%s %s is being deleted", o.GetKind(), o.GetName())
 		uids[o.GetKind()+" "+o.GetName()] = o.GetUID()
 	}
 	pods := &corev1.PodList{}
@@ -360,9 +355,7 @@ func (p *place) mustBe(what string, is func(context.Context) error) {
 	cluster.Eventually(p.t, limit, what, is)
 	now := p.observed(p.t.Context())
 	for name, uid := range p.uids {
-		if now[name] != uid {
-			p.t.Errorf("%s had UID %q and has %q", name, uid, now[name])
-		}
+		assert.Equalf(p.t, uid, now[name], "UID of %s", name)
 	}
 }
 

@@ -140,9 +140,7 @@ func TestReaches(t *testing.T) {
 	} {
 		p := valid(Update)
 		p.To.Channel = test.channel
-		if got := p.reaches(catalog.Find(test.pkg), test.name); got != test.want {
-			t.Errorf("%+v: got %t", test, got)
-		}
+		assert.Equalf(t, test.want, p.reaches(catalog.Find(test.pkg), test.name), "%+v", test)
 	}
 }
 
@@ -164,9 +162,7 @@ func TestIsQuiet(t *testing.T) {
 		s := &state{now: now, plan: valid(Update), subscription: subscribed(valid(Update), ""), journal: &migrate.Journal{Entries: []migrate.Entry{{At: test.step, Step: SwitchSource}}}}
 		s.subscription.CreationTimestamp, s.subscription.Status.LastUpdated = metav1.NewTime(test.created), metav1.NewTime(test.updated)
 		s.subscription.Spec.InstallPlanApproval = v1alpha1.ApprovalManual
-		if got := s.isQuiet(); got != test.want {
-			t.Errorf("%s: got %t", name, got)
-		}
+		assert.Equal(t, test.want, s.isQuiet(), name)
 		next, err := s.approveInstallPlan()
 		if (next.Step == ResolveAgain) != test.want || !test.want && (next.Step != Approve || next.Waits == "") || err != nil {
 			t.Errorf("%s: the next step is %+v, %v", name, next, err)

@@ -210,12 +210,10 @@ func writeGarbage(a *attack) {
 	a.write(a.tenant.Project(a.t, ""), "garbage", migrate.Subject{Namespace: p.namespace, Name: a.pkg})
 	p.Run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	p.mustBeInstalled(a.pkg + ".v1.1.0")
-	if _, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known)); err != nil {
-		a.t.Errorf("plan: %v", err)
-	}
-	if _, err := subscription.Switch.Status(a.t.Context(), p.admin(), subscription.Request{Package: a.pkg}); err != nil {
-		a.t.Errorf("status: %v", err)
-	}
+	_, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known))
+	assert.NoError(a.t, err, "plan")
+	_, err = subscription.Switch.Status(a.t.Context(), p.admin(), subscription.Request{Package: a.pkg})
+	assert.NoError(a.t, err, "status")
 }
 
 func writeWhereJournalsAre(a *attack) {
@@ -298,9 +296,7 @@ func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
 			a.t.Errorf("InstallPlan %s, which the tenant's Subscription has asked for, is approved", request.Name)
 		}
 	}
-	if err := a.Client().Delete(a.t.Context(), foreign); client.IgnoreNotFound(err) != nil {
-		a.t.Fatal(err)
-	}
+	require.NoError(a.t, client.IgnoreNotFound(a.Client().Delete(a.t.Context(), foreign)))
 }
 
 func takePlace(a *attack) {
@@ -368,9 +364,7 @@ func forgeDaemonSet(a *attack) {
 	r := p.everywhere(a.known)
 	r.CreateDriver = true
 	for _, object := range p.plan(r).Objects {
-		if object.Namespace == project {
-			a.t.Errorf("the plan takes %+v for an object of the driver", object)
-		}
+		assert.NotEqualf(a.t, project, object.Namespace, "the plan takes %+v for an object of the driver", object)
 	}
 	a.t.Cleanup(func() {
 		custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver}}
@@ -396,9 +390,7 @@ func (a *attack) lock(p *place) {
 	for _, pod := range pods.Items {
 		lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "aws-efs-operator-lock",
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}}
-		if err := a.Client().Create(a.t.Context(), lock); err != nil && !apierrors.IsAlreadyExists(err) {
-			a.t.Error(err)
-		}
+		assert.NoError(a.t, client.IgnoreAlreadyExists(a.Client().Create(a.t.Context(), lock)))
 	}
 }
 

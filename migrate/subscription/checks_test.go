@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -29,11 +30,10 @@ func TestUnmanagedDriver(t *testing.T) {
 // TestDeletedSubscription: a plan refuses a Subscription that is about to go.
 func TestDeletedSubscription(t *testing.T) {
 	in := &input{State: &prediction.State{Namespace: "harbour"}, subscription: &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "buoy"}}}
-	if checks := in.checkRest(&Plan{}, false); !checks.Safe() {
-		t.Fatalf("the checks are %+v", checks)
-	}
-	in.subscription.DeletionTimestamp, in.subscription.Finalizers = &metav1.Time{}, []string{"example.com/hold"}
 	checks := in.checkRest(&Plan{}, false)
+	require.Truef(t, checks.Safe(), "the checks are %+v", checks)
+	in.subscription.DeletionTimestamp, in.subscription.Finalizers = &metav1.Time{}, []string{"example.com/hold"}
+	checks = in.checkRest(&Plan{}, false)
 	if checks.Safe() || checks[0].Code != subscriptionDeleted || !strings.Contains(checks[0].What, "example.com/hold") {
 		t.Errorf("the checks are %+v, want %s refused", checks, subscriptionDeleted)
 	}

@@ -53,9 +53,7 @@ func offeredLater(p *place) {
 func (p *place) mustBeComplete(source string, reviewed *subscription.Plan) {
 	p.t.Helper()
 	status := p.status()
-	if status.Phase != migrate.Completed {
-		p.t.Errorf("the journal is %s, want %s", status.Phase, migrate.Completed)
-	}
+	assert.Equal(p.t, migrate.Completed, status.Phase, "the journal")
 	p.mustLeaveAsIs(func() {
 		p.MustWriteNothing(p.apply(p.to(source), migrate.Options{}))
 		p.MustWriteNothing(p.applyGiven(reviewed))
@@ -95,9 +93,7 @@ func (p *place) mustReport(t migrations.Tool, want ...string) {
 	for _, text := range want {
 		assert.ErrorContains(p.t, err, text)
 	}
-	if writes := recorder.Writes(); len(writes) > 0 {
-		p.t.Errorf("it wrote %+v", writes)
-	}
+	assert.Empty(p.t, recorder.Writes())
 }
 
 func installedLater(p *place) {
@@ -120,9 +116,7 @@ func installedLater(p *place) {
 func askedForLater(p *place) {
 	p.applyUntil(subscription.RestoreApproval, p.to(longer))
 	asks := p.unapproved()
-	if got := asks.Spec.ClusterServiceVersionNames; !slices.Equal(got, []string{"buoy.v1.1.1"}) {
-		p.t.Fatalf("the unapproved InstallPlan is for %q, want the later version", got)
-	}
+	require.Equal(p.t, []string{"buoy.v1.1.1"}, asks.Spec.ClusterServiceVersionNames, "the unapproved InstallPlan is for the later version")
 	p.Run(p.apply(p.to(longer), migrate.Options{}))
 	cluster.Eventually(p.t, limit, "OLM to install the later version", func(ctx context.Context) error { return p.installed(ctx, "buoy.v1.1.1") })
 	if got, err := p.end(p.t.Context()); err != nil || len(got.pending) > 0 || got.approval != p.subscription.Spec.InstallPlanApproval {
@@ -171,9 +165,7 @@ func keptMetadata(p *place) {
 	p.mustSwitch(renamed, "beacon.v2.0.0")
 	recreated := &v1alpha1.Subscription{}
 	require.NoError(p.t, p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), recreated))
-	if recreated.UID == p.subscription.UID {
-		p.t.Error("the Subscription was not recreated")
-	}
+	assert.NotEqual(p.t, p.subscription.UID, recreated.UID, "the Subscription was not recreated")
 	if recreated.Labels["app.kubernetes.io/instance"] != "harbour" || recreated.Annotations["argocd.argoproj.io/tracking-id"] == "" {
 		p.t.Errorf("labels %v and annotations %v, want those of the former Subscription in them", recreated.Labels, recreated.Annotations)
 	}

@@ -152,9 +152,7 @@ func TestHeld(t *testing.T) {
 			t.Fatalf("%s: the Subscription is not as it was: %v", strategy, s.Verify())
 		}
 		held(s.subscription)
-		if s.IsRestored() {
-			t.Errorf("%s: a Subscription that is about to go counts as restored", strategy)
-		}
+		assert.Falsef(t, s.IsRestored(), "%s: a Subscription that is about to go counts as restored", strategy)
 		if err := s.Verify(); err == nil || !strings.Contains(err.Error(), "somebody has deleted Subscription harbour/buoy") || !strings.Contains(err.Error(), "example.com/hold") {
 			t.Errorf("%s: got %v, want an error that names the finalizer", strategy, err)
 		}

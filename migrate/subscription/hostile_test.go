@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/hostile"
 	"github.com/berth-csi/berth/test/hostile/screen"
@@ -18,22 +21,10 @@ func TestHostileFields(t *testing.T) {
 		for _, strategy := range []Strategy{Update, Keep, Replace} {
 			p := valid(strategy)
 			j, err := Switch.ParseJournal(stored(journalName, text(t, p), "Applying", "2026-11-22T00:00:00Z record-plan\n", "", ""))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for i, s := range states(j) {
 				fields += hostile.Each(s, words, func(path string) {
-					for way, decide := range map[string]func() (migrate.Decision, error){"next": s.Next, "back": s.Back,
-						"verify": func() (migrate.Decision, error) { return migrate.Decision{}, s.Verify() }, "holds": func() (migrate.Decision, error) { _, err := s.Holds(); return migrate.Decision{}, err }} {
-						next, err := decide()
-						what := fmt.Sprintf("%s, state %d, %s, with a hostile %s", strategy, i, way, path)
-						status := &migrate.Status[*Plan]{Phase: migrate.Applying, Plan: p, Next: next.Step, Waits: next.Waits}
-						if err != nil {
-							status.Stuck = err.Error()
-							screen.CheckError(t, what, err)
-						}
-						screen.Check(t, what, status)
-					}
+					screen.CheckDecisions(t, fmt.Sprintf("%s, state %d with a hostile %s", strategy, i, path), p, s)
 				}, Plan{}, migrate.Journal{})
 			}
 			hostile.Each(p, words, func(path string) {
@@ -46,8 +37,6 @@ func TestHostileFields(t *testing.T) {
 				screen.CheckCommand(t, "the command for a journal with a hostile "+path, "berth switch apply"+read.Arguments("apply"))
 			})
 		}
-		if fields < 300 {
-			t.Errorf("there are %d fields, want more than 300", fields)
-		}
+		assert.GreaterOrEqual(t, fields, 300, "fields with hostile texts")
 	}
 }

@@ -1,7 +1,6 @@
 package subscription
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -41,13 +40,9 @@ func TestChangesOfPods(t *testing.T) {
 		}
 		pod := live.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 		test.change(pod)
-		if got := changesOfPods(live, manifests, ""); !slices.Equal(got, test.want) {
-			t.Errorf("%s: got %q, want %q", name, got, test.want)
-		}
+		assert.Equal(t, test.want, changesOfPods(live, manifests, ""), name)
 		if kept, _ := pod["dnsPolicy"].(string); kept != "Default" {
-			if got := changesOfPods(live, manifests, kept); len(got) > 0 {
-				t.Errorf("%s: got %q, want none if the Subscription asks for %s", name, got, kept)
-			}
+			assert.Emptyf(t, changesOfPods(live, manifests, kept), "%s: changes if the Subscription asks for %s", name, kept)
 		}
 	}
 }
@@ -58,7 +53,5 @@ func TestDNSPolicyOf(t *testing.T) {
 		s := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{Config: &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: drivers.DNSPolicyEnv, Value: "Default"}, {Name: drivers.DNSPolicyEnv, Value: value}, {Name: "OTHER", Value: "Default"}}}}}
 		assert.EqualValues(t, want, dnsPolicyOf(s), value)
 	}
-	if got := dnsPolicyOf(&v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{}}); got != "" {
-		t.Errorf("without a configuration: got %q", got)
-	}
+	assert.Empty(t, dnsPolicyOf(&v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{}}), "without a configuration")
 }

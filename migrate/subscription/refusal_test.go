@@ -109,9 +109,7 @@ func (p *place) mustRefuse(r subscription.Request, code prediction.Code) {
 	if made.Safe || c == nil || c.Verdict != findings.Refused || c.Do == "" {
 		p.t.Fatalf("the plan is safe: %t, check %s is %+v; want it refused, with what to do", made.Safe, code, c)
 	}
-	if strings.Contains(c.Do, "spec.") {
-		p.t.Errorf("what to do is %q, want a flag of the command", c.Do)
-	}
+	assert.NotContains(p.t, c.Do, "spec.", "what to do, want a flag of the command")
 	if later := check(made, prediction.Downgrade); made.Target == "" && later != nil {
 		p.t.Errorf("OLM installs nothing, but there is a check of the version: %+v", later)
 	}
@@ -120,9 +118,8 @@ func (p *place) mustRefuse(r subscription.Request, code prediction.Code) {
 
 func inProgress(p *place) {
 	applyToApproval(p)
-	if _, err := subscription.Switch.Plan(p.t.Context(), p.admin(), p.to(second)); err == nil || !strings.Contains(err.Error(), "berth switch rollback buoy") {
-		p.t.Errorf("got %v, want that it is in progress, and how to roll back", err)
-	}
+	_, err := subscription.Switch.Plan(p.t.Context(), p.admin(), p.to(second))
+	assert.ErrorContains(p.t, err, "berth switch rollback buoy", "it is in progress, and how to roll back")
 	p.Run(p.rollback)
 }
 
@@ -131,9 +128,8 @@ func changedSubscription(p *place) {
 	p.patchSubscription(`{"spec":{"channel":"preview"}}`)
 	// In this order: a switch cannot be applied any more once its rollback has begun.
 	for i, tool := range []migrations.Tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {
-		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "somebody has changed Subscription") {
-			p.t.Errorf("%s: got %v, want that somebody has changed the Subscription", []string{"apply", "rollback"}[i], err)
-		}
+		err := tool(p.t.Context(), p.Config())
+		assert.ErrorContains(p.t, err, "somebody has changed Subscription", []string{"apply", "rollback"}[i])
 	}
 	p.patchSubscription(`{"spec":{"channel":"stable"}}`)
 	p.Run(p.rollback)
@@ -154,12 +150,10 @@ func recreatedSubscription(p *place) {
 	if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "deleted and recreated") || !strings.Contains(err.Error(), "delete configmap "+p.journal().Name) {
 		p.t.Errorf("rollback: got %v, want that somebody has recreated the Subscription, and how to abandon the switch", err)
 	}
-	if err := p.Client().Delete(p.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.journal().Namespace, Name: p.journal().Name}}); err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := subscription.Switch.Plan(p.t.Context(), p.admin(), p.to(second)); err != nil {
-		p.t.Errorf("got %v, want a new plan", err)
-	}
+	journal := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.journal().Namespace, Name: p.journal().Name}}
+	require.NoError(p.t, p.Client().Delete(p.t.Context(), journal))
+	_, err = subscription.Switch.Plan(p.t.Context(), p.admin(), p.to(second))
+	assert.NoError(p.t, err, "a new plan")
 }
 
 func invalidJournals(p *place) {
@@ -173,13 +167,10 @@ func invalidJournals(p *place) {
 	}
 	seen, warned := p.admin(), ""
 	seen.Warn = func(what string) { warned += what + "\n" }
-	if _, err := subscription.Switch.Plan(p.t.Context(), seen, p.to(second)); err == nil || !strings.Contains(err.Error(), "ConfigMap "+own.Namespace+"/"+own.Name+" is not a valid journal") {
-		p.t.Errorf("got %v, want that the Subscription's own journal is not valid", err)
-	}
+	_, err := subscription.Switch.Plan(p.t.Context(), seen, p.to(second))
+	assert.ErrorContains(p.t, err, "ConfigMap "+own.Namespace+"/"+own.Name+" is not a valid journal")
 	for _, journal := range []*corev1.ConfigMap{foreign, own} {
-		if !strings.Contains(warned, "ignored: ConfigMap "+journal.Namespace+"/"+journal.Name+" is not a valid journal") {
-			p.t.Errorf("warnings are %q, want one about %s, too", warned, journal.Name)
-		}
+		assert.Contains(p.t, warned, "ignored: ConfigMap "+journal.Namespace+"/"+journal.Name+" is not a valid journal", "warnings")
 	}
 	require.NoError(p.t, p.Client().Delete(p.t.Context(), own))
 	p.mustSwitch(second, "buoy.v1.1.0")
@@ -189,9 +180,8 @@ func conflictingRequest(p *place) {
 	applyToApproval(p)
 	r := p.to(second)
 	r.Channel = "preview"
-	if _, _, err := subscription.Switch.Ensure(p.t.Context(), p.admin(), r); err == nil || !strings.Contains(err.Error(), `--channel: the plan has "stable", requested is "preview"`) {
-		p.t.Errorf("got %v, want that another channel is requested", err)
-	}
+	_, _, err := subscription.Switch.Ensure(p.t.Context(), p.admin(), r)
+	assert.ErrorContains(p.t, err, `--channel: the plan has "stable", requested is "preview"`)
 	_, resumed, err := subscription.Switch.Ensure(p.t.Context(), p.admin(), p.to(second))
 	if err != nil || resumed == nil || resumed.Next != subscription.Approve || !strings.Contains(resumed.Text(findings.Plain), "approve the InstallPlan") {
 		p.t.Errorf("got %+v, %v; want its status and its steps", resumed, err)
@@ -205,9 +195,8 @@ func changedConfig(p *place) {
 	applyToApproval(p)
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
 	for i, tool := range []migrations.Tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {
-		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "spec.config differs from the plan") {
-			p.t.Errorf("%s: got %v, want that somebody has changed the configuration", []string{"apply", "rollback"}[i], err)
-		}
+		err := tool(p.t.Context(), p.Config())
+		assert.ErrorContains(p.t, err, "spec.config differs from the plan", []string{"apply", "rollback"}[i])
 	}
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"high"}]}}}`)
 	p.Run(p.apply(p.to(second), migrate.Options{}))

@@ -120,9 +120,7 @@ func TestCrashSweep(t *testing.T) {
 		}})
 	}
 	for i, tally := range fault.Sweep(t, sweepers*len(sites), plans...) {
-		if len(tally.Missed) > 0 {
-			t.Errorf("%s: %s", plans[i].Name, tally)
-		}
+		assert.Emptyf(t, tally.Missed, "%s: %s", plans[i].Name, tally)
 	}
 }
 

@@ -123,9 +123,8 @@ func TestReadRestoresDescriptions(t *testing.T) {
 	if err != nil || read.Steps[0].Does == "all is well" {
 		t.Errorf("got %v, %+v; want the descriptions of the steps restored", err, read)
 	}
-	if _, err := Switch.Read(strings.NewReader(text(t, valid(Update)) + "{}")); err == nil || !strings.Contains(err.Error(), "data follows") {
-		t.Errorf("got %v, want that data follows", err)
-	}
+	_, err = Switch.Read(strings.NewReader(text(t, valid(Update)) + "{}"))
+	assert.ErrorContains(t, err, "data follows")
 }
 
 func TestParseJournal(t *testing.T) {
@@ -263,9 +262,7 @@ func TestRandomJournals(t *testing.T) {
 			}
 		}
 	}
-	if read < 100 {
-		t.Errorf("%d of 10000 were read, want at least 100, or this shows nothing", read)
-	}
+	assert.GreaterOrEqual(t, read, 100, "how many of 10000 were read, without which this shows nothing")
 	_, _ = Switch.ParseJournal(stored("x", `{"schema":"berth.switch-plan.v5","outcomes":[null]}`, "Applying", "", "", "")) // an outcome that is null
 }
 

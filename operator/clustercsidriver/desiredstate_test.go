@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -40,13 +41,9 @@ func TestDesiredState(t *testing.T) {
 		{"a state of the wrong type", object(map[string]any{"managementState": int64(1)}), DesiredState{UID: "u", Mode: Unmanaged}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := desiredState(tc.object, false); got != tc.want {
-				t.Errorf("desiredState = %v, want %v", got, tc.want)
-			}
+			assert.Equal(t, tc.want, desiredState(tc.object, false))
 			want := DesiredState{UID: tc.want.UID, Mode: cmp.Or(tc.wantPermanent, tc.want.Mode)}
-			if got := desiredState(tc.object, true); got != want {
-				t.Errorf("desiredState of a permanent driver = %v, want %v", got, want)
-			}
+			assert.Equal(t, want, desiredState(tc.object, true), "of a permanent driver")
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
@@ -30,9 +31,7 @@ func TestHandlersEndWithTheCycle(t *testing.T) {
 		t.Helper()
 		select {
 		case got := <-from:
-			if got != name {
-				t.Errorf("event about %s, want %s", got, name)
-			}
+			assert.Equal(t, name, got, "the event's object")
 		case <-time.After(time.Minute):
 			t.Fatalf("no event about %s", name)
 		}

@@ -23,9 +23,7 @@ func TestIsAwaited(t *testing.T) {
 			assert.Equal(t, tc.want, (write{basedOn: "7", at: at}).isAwaited(tc.cached, at.Add(tc.after)), "awaited")
 		})
 	}
-	if (write{}).isAwaited("7", at) {
-		t.Error("before the first write, one is awaited")
-	}
+	assert.False(t, (write{}).isAwaited("7", at), "before the first write, one is awaited")
 }
 
 func TestHaveReported(t *testing.T) {

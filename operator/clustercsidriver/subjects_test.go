@@ -192,9 +192,8 @@ func TestEarlierConditionsAreRemoved(t *testing.T) {
 	}
 
 	desired := reporter.desired(live)
-	if diff := cmp.Diff([]string{"Available", "Degraded", "Progressing", "ControllerCredentialsRequestControllerAvailable", "DriverPodsDegraded", "DriverSettingsApplied", "OperatorDegraded"}, types(desired)); diff != "" {
-		t.Errorf("types (-want +got):\n%s", diff)
-	}
+	want := []string{"Available", "Degraded", "Progressing", "ControllerCredentialsRequestControllerAvailable", "DriverPodsDegraded", "DriverSettingsApplied", "OperatorDegraded"}
+	assert.Equal(t, want, types(desired))
 	for _, c := range desired.Conditions {
 		if faulty := strings.HasSuffix(c.Type, "Degraded") && c.Type != prefix+"DriverPodsDegraded"; faulty != (c.Status == operatorv1.ConditionTrue && strings.HasSuffix(c.Type, "Degraded")) {
 			t.Errorf("%s is %s (%s: %s)", c.Type, c.Status, c.Reason, c.Message)
@@ -215,7 +214,5 @@ func TestEarlierConditionsAreRemoved(t *testing.T) {
 
 	subjects = nil
 	reporter.applied = map[string]*applyoperatorv1.OperatorStatusApplyConfiguration{}
-	if got := types(reporter.desired(live)); len(got) != len(live.Conditions)+3 {
-		t.Errorf("while it stands back, the conditions are %v, want all that there were", got)
-	}
+	assert.Len(t, types(reporter.desired(live)), len(live.Conditions)+3, "while it stands back, all that there were")
 }

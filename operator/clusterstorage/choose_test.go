@@ -1,11 +1,11 @@
 package clusterstorage
 
 import (
-	"slices"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,9 +32,7 @@ func TestRegistryChoices(t *testing.T) {
 		for _, d := range chosen(choose(OfPlatforms(registry.All()), o)) {
 			got = append(got, d.Name)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("a cluster on %q gets %q, want %q", platform, got, want)
-		}
+		assert.Equalf(t, want, got, "a cluster on %q gets", platform)
 	}
 }
 
@@ -84,9 +82,7 @@ func TestChoose(t *testing.T) {
 			for _, c := range choose([]drivers.Driver{tc.driver}, tc.observed) {
 				got = append(got, c.without)
 			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("choices = %q, want %q", got, tc.want)
-			}
+			assert.Equal(t, tc.want, got, "choices")
 		})
 	}
 }
@@ -100,7 +96,5 @@ func TestEnabledGates(t *testing.T) {
 	if !got["New"] || got["Old"] {
 		t.Errorf("gates of 4.22.0 = %v, want New alone: those of another version do not count", got)
 	}
-	if got := enabledGates(nil, "4.22.0"); len(got) != 0 {
-		t.Errorf("gates without a FeatureGate = %v, want none", got)
-	}
+	assert.Empty(t, enabledGates(nil, "4.22.0"), "gates without a FeatureGate")
 }

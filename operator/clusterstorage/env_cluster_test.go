@@ -80,9 +80,7 @@ func (e *testEnv) allow() {
 // checkPermissions fails the test if a request of the operator was forbidden.
 func (e *testEnv) checkPermissions() {
 	for _, request := range e.requests() {
-		if request.Code == http.StatusForbidden {
-			e.t.Errorf("a request of the operator was forbidden: %s %s", request.Verb, request.URI)
-		}
+		assert.NotEqualValuesf(e.t, http.StatusForbidden, request.Code, "a request of the operator: %s %s", request.Verb, request.URI)
 	}
 }
 

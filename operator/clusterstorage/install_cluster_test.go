@@ -13,6 +13,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	configclient "github.com/openshift/client-go/config/clientset/versioned"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -33,14 +34,10 @@ func TestInstall(t *testing.T) {
 	e.start("1.0.0")
 	d := e.driver("ebs")
 	e.awaitSummary(summaryStarting)
-	if got := e.versions(); len(got) != 0 {
-		t.Errorf("before the driver runs, the versions are %v, want none", got)
-	}
+	assert.Empty(t, e.versions(), "versions before the driver runs")
 
 	container := e.operatorOf(d).Spec.Template.Spec.Containers[0]
-	if want := image("OPERATOR_IMAGE", "1.0.0"); container.Image != want {
-		t.Errorf("the operator's image is %s, want %s", container.Image, want)
-	}
+	assert.Equal(t, image("OPERATOR_IMAGE", "1.0.0"), container.Image, "the operator's image")
 	environment := map[string]string{}
 	for _, v := range container.Env {
 		environment[v.Name] = v.Value
@@ -81,9 +78,7 @@ func TestPlatformWithoutDrivers(t *testing.T) {
 	e := newTestEnv(t, configv1.NonePlatformType)
 	e.start("1.0.0")
 	e.awaitSummary(summarySettled)
-	if made := e.made(); len(made) != 0 {
-		t.Errorf("on a platform without drivers the operator made %d objects, want none", len(made))
-	}
+	assert.Empty(t, e.made(), "objects on a platform without drivers")
 	assert.Empty(t, cmp.Diff(map[string]string{"operator": "1.0.0"}, e.versions()), "versions (-want +got)")
 }
 
@@ -200,12 +195,8 @@ func (e *testEnv) recordSummary() (check func()) {
 		e.get(last)
 		for event := range watched.ResultChan() {
 			operator, ok := event.Object.(*configv1.ClusterOperator)
-			if !ok {
-				e.t.Fatalf("the watch of the ClusterOperator ended: %+v", event.Object)
-			}
-			if got := summaryOf(operator); got != summarySettled {
-				e.t.Errorf("the summary was %s: %+v", got, operator.Status.Conditions)
-			}
+			require.Truef(e.t, ok, "the watch of the ClusterOperator ended: %+v", event.Object)
+			assert.Equalf(e.t, summarySettled, summaryOf(operator), "the summary of %+v", operator.Status.Conditions)
 			if operator.ResourceVersion == last.ResourceVersion {
 				return
 			}
@@ -223,9 +214,7 @@ func TestEveryObjectComesBack(t *testing.T) {
 	t.Cleanup(func() { e.must(e.Client().Delete(context.Background(), users)) })
 
 	made := e.made()
-	if len(made) < 8 {
-		t.Fatalf("the operator has made %d objects, want at least 8", len(made))
-	}
+	require.GreaterOrEqual(t, len(made), 8, "objects that the operator has made")
 	for _, object := range made {
 		e.get(object)
 		gone := object.GetUID()
@@ -283,9 +272,7 @@ func TestForeignCSIDriver(t *testing.T) {
 	e.start("1.0.0")
 	e.awaitCondition(d.ConditionPrefix+"CSIDriverOperatorDegraded", operatorv1.ConditionTrue, d.CSIName)
 	err := e.Client().Get(t.Context(), client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}, &appsv1.Deployment{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("reading the operator's Deployment: %v, want that there is none", err)
-	}
+	assert.Truef(t, apierrors.IsNotFound(err), "reading the operator's Deployment: %v, want that there is none", err)
 
 	e.must(e.Client().Delete(t.Context(), foreign))
 	e.operatorOf(d)
@@ -297,9 +284,7 @@ func TestUnmanaged(t *testing.T) {
 	e.setManagementState(operatorv1.Unmanaged)
 	e.start("1.0.0")
 	e.awaitSummary("Available=Unknown Progressing=Unknown Degraded=Unknown Upgradeable=Unknown")
-	if made := e.made(); len(made) != 0 {
-		t.Errorf("the operator made %d objects, want none", len(made))
-	}
+	assert.Empty(t, e.made(), "objects that the operator made")
 	e.setManagementState(operatorv1.Managed)
 	e.awaitSummary(summaryStarting)
 }

@@ -40,21 +40,14 @@ func TestLease(t *testing.T) {
 	}
 	end()
 	<-stopping
-	if holder() == "" {
-		t.Error("the Lease is free while the operator is still ending")
-	}
+	assert.NotEmpty(t, holder(), "who holds the Lease while the operator is still ending")
 	close(stopped)
-	if err := <-ended; err != nil {
-		t.Errorf("the operator ended with %v, want nil", err)
-	}
-	if got := holder(); got != "" {
-		t.Errorf("after the operator has ended, %q holds the Lease, want nobody", got)
-	}
+	assert.NoError(t, <-ended, "the operator ended with")
+	assert.Empty(t, holder(), "who holds the Lease after the operator has ended")
 
 	failed := errors.New("it failed")
-	if err := clusterstorage.RunAsLeader(t.Context(), c.Config(), namespace, func(context.Context) error { return failed }); !errors.Is(err, failed) {
-		t.Errorf("an operator that fails ends with %v, want %v", err, failed)
-	}
+	err := clusterstorage.RunAsLeader(t.Context(), c.Config(), namespace, func(context.Context) error { return failed })
+	assert.ErrorIs(t, err, failed, "an operator that fails ends with")
 
 	// One that never got the Lease ends without an error.
 	held, endHeld := context.WithCancel(t.Context())
@@ -65,9 +58,8 @@ func TestLease(t *testing.T) {
 	<-holding
 	waiting, endWaiting := context.WithCancel(t.Context())
 	endWaiting()
-	if err := clusterstorage.RunAsLeader(waiting, c.Config(), namespace, func(context.Context) error { return failed }); err != nil {
-		t.Errorf("one that waited for the Lease ended with %v, want nil", err)
-	}
+	err = clusterstorage.RunAsLeader(waiting, c.Config(), namespace, func(context.Context) error { return failed })
+	assert.NoError(t, err, "one that waited for the Lease ended with")
 	endHeld()
 	assert.NoError(t, <-ended)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,8 +53,6 @@ func TestShow(t *testing.T) {
 				got += fmt.Sprintf(" %v\n", metric.GetGauge().GetValue())
 			}
 		}
-		if got != step.want {
-			t.Errorf("got\n%swant\n%s", got, step.want)
-		}
+		assert.Equal(t, step.want, got)
 	}
 }

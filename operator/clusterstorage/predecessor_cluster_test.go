@@ -9,6 +9,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	"github.com/stretchr/testify/assert"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -70,9 +71,8 @@ func (e *testEnv) mustNotBeStarted(d drivers.Driver) {
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: d.SuccessorBinding()}},
 		&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}},
 	} {
-		if err := e.Client().Get(e.t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-			e.t.Errorf("%T %s: %v, want that it does not exist", object, object.GetName(), err)
-		}
+		err := e.Client().Get(e.t.Context(), client.ObjectKeyFromObject(object), object)
+		assert.Truef(e.t, apierrors.IsNotFound(err), "%T %s: %v, want that it does not exist", object, object.GetName(), err)
 	}
 }
 

@@ -221,8 +221,6 @@ func TestIsGone(t *testing.T) {
 		"after a restart, when the wait is unknown": {uid: "a", created: at(3)},
 	} {
 		known := &handOverState{accounts: map[client.ObjectKey]types.UID{key: test.known}, since: test.since}
-		if gone := known.isGone(key, test.uid, test.created); gone != test.gone {
-			t.Errorf("%s: gone is %v, want %v", name, gone, test.gone)
-		}
+		assert.Equalf(t, test.gone, known.isGone(key, test.uid, test.created), "%s: gone", name)
 	}
 }

@@ -49,9 +49,7 @@ func TestInertia(t *testing.T) {
 					t.Errorf("%s is %s (%s), want %s", c.Type, c.Status, c.Reason, tc.want)
 				}
 			}
-			if next != tc.wantNext {
-				t.Errorf("the next sync is in %s, want %s", next, tc.wantNext)
-			}
+			assert.Equal(t, tc.wantNext, next, "time to the next sync")
 		})
 	}
 }
@@ -131,7 +129,5 @@ func TestRelatedObjects(t *testing.T) {
 		}
 	}
 	held.former = nil
-	if after := relatedObjects([]driverState{held}, during); slices.Contains(after, former) {
-		t.Errorf("the related objects are still %+v", after)
-	}
+	assert.NotContains(t, relatedObjects([]driverState{held}, during), former, "related objects")
 }

@@ -77,9 +77,7 @@ type sweepOutcome struct {
 
 func (o sweepOutcome) mustBe(t *testing.T, want sweepOutcome) {
 	t.Helper()
-	if diff := statediff.Difference(want.state, o.state); diff != "" {
-		t.Errorf("final objects (-undisturbed +now):\n%s", diff)
-	}
+	assert.Empty(t, statediff.Difference(want.state, o.state), "final objects (-undisturbed +now)")
 	assert.Empty(t, cmp.Diff(want.counts, o.counts), "creations and deletions of objects (-undisturbed +now)")
 }
 

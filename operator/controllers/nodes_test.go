@@ -2,9 +2,9 @@ package controllers
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,13 +37,11 @@ func TestNotReady(t *testing.T) {
 		require.NoError(t, factory.Core().V1().Nodes().Informer().GetStore().Add(trimmed))
 	}
 	got, err := nodes.NotReady(map[string]string{corev1.LabelOSStable: "linux"})
-	if err != nil || !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("the nodes that are NotReady are %q (%v), want a and b", got, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b"}, got, "the nodes that are NotReady")
 	got, err = nodes.NotReady(nil)
-	if err != nil || !slices.Equal(got, []string{"a", "b", "d", "e"}) {
-		t.Errorf("of all nodes, those that are NotReady are %q (%v), want a, b, d and e", got, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b", "d", "e"}, got, "of all nodes, those that are NotReady")
 }
 
 // TestOnlyReadinessTriggers: the status that a kubelet writes every five minutes triggers nothing.

@@ -28,9 +28,8 @@ func TestAddUnavailable(t *testing.T) {
 		{"0%", 3, 1, 2}, // which the DaemonSet controller takes for 1
 	} {
 		got, err := addUnavailable(intstr.Parse(tc.allowed), tc.desired, tc.more)
-		if err != nil || got != intstr.FromInt(tc.want) {
-			t.Errorf("%s of %d, and %d more: %v (%v), want %d", tc.allowed, tc.desired, tc.more, got.String(), err, tc.want)
-		}
+		require.NoError(t, err)
+		assert.Equalf(t, intstr.FromInt(tc.want), got, "%s of %d, and %d more", tc.allowed, tc.desired, tc.more)
 	}
 	if got, err := addUnavailable(intstr.FromString("some"), 3, 1); err == nil {
 		t.Errorf("some: %v, want an error", got.String())

@@ -2,12 +2,9 @@ package controllers
 
 import (
 	"context"
-	"math"
-	"time"
 
 	"github.com/operator-framework/operator-lib/conditions"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -51,18 +48,11 @@ func (d *OperatorDegraded) retry(ctx context.Context, do func(context.Context) e
 	if d.inner == nil {
 		return
 	}
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
-	for ctx.Err() == nil {
-		err := objects.RetryOnConflict(ctx, func() error { return do(ctx) })
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
+	_ = conditionRetries.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (done bool, err error) {
+		err = objects.RetryOnConflict(ctx, func() error { return do(ctx) })
+		if err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Failed to set Degraded in the OperatorCondition")
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff.Step()):
-		}
-	}
+		return err == nil, nil
+	})
 }

@@ -67,9 +67,8 @@ func TestRecord(t *testing.T) {
 		if diff := cmp.Diff(step.unknown, unknown); diff != "" && len(step.unknown)+len(unknown) > 0 {
 			t.Errorf("%s: unknown objects (-want +got):\n%s", step.name, diff)
 		}
-		if record = RecordObjects(step.own, unknown); record != step.record {
-			t.Errorf("%s: the record is %s, want %s", step.name, record, step.record)
-		}
+		record = RecordObjects(step.own, unknown)
+		assert.Equalf(t, step.record, record, "%s: the record", step.name)
 	}
 }
 
@@ -108,9 +107,8 @@ func TestHostileRecord(t *testing.T) {
 		"Namespace/openshift-etcd", "CustomResourceDefinition.apiextensions.k8s.io/tides", "PersistentVolume/pv", "Node/worker", "ConfigMap/x\nConfigMap/y", "ConfigMap.-x/y", "ConfigMap/" + strings.Repeat("a", 300),
 		"ConfigMap/X", "ConfigMap/'", "a/b/c",
 	} {
-		if unknown := UnknownObjects("ConfigMap/good,"+hostile+",Deployment.apps/new", nil, nil); strings.Join(unknown, ",") != "ConfigMap/good,Deployment.apps/new" {
-			t.Errorf("of %q, the record has %q", hostile, unknown)
-		}
+		unknown := UnknownObjects("ConfigMap/good,"+hostile+",Deployment.apps/new", nil, nil)
+		assert.Equalf(t, []string{"ConfigMap/good", "Deployment.apps/new"}, unknown, "what the record has of %q", hostile)
 	}
 	// A command deletes nothing that an operator has not labelled, whatever the record names.
 	message := DescribeUnknownObjects(UnknownObjects("ClusterRoleBinding.rbac.authorization.k8s.io/cluster-admins", nil, nil), "smb.csi.k8s.io", "smb-operator", "harbour")

@@ -30,7 +30,7 @@ import (
 )
 
 type storageClass struct {
-	StorageClassOptions
+	ClassOptions
 	sighting *objects.Sighting // of the class that may be the default
 	// additions holds other clients' changes to classes that the controller is recreating, by the names of the classes. If the operator
 	// ends between deleting and recreating a class, these changes are lost, but not the record of which class was the default.
@@ -38,14 +38,14 @@ type storageClass struct {
 	reported  string // the last message
 }
 
-// StorageClassOptions are the dependencies of the controller.
-type StorageClassOptions struct {
+// ClassOptions are the dependencies of a controller of the driver's StorageClasses or VolumeSnapshotClasses.
+type ClassOptions struct {
 	Driver  drivers.Driver
 	Classes []*objects.WatchedObject
 	// Observe returns the configuration of the cluster, and Infrastructures is triggered when that changes.
 	Observe         func() (drivers.Cluster, error)
 	Infrastructures factory.Informer
-	// Default names the class that is the default of a fresh cluster; "" for none.
+	// Default names the class that is the default in a fresh cluster; "" for none.
 	Default string
 	// CustomResource writes the ClusterCSIDriver.
 	CustomResource dynamic.ResourceInterface
@@ -61,8 +61,8 @@ type StorageClassOptions struct {
 // library-go's controller does not fit, because it deletes and recreates each class that differs. But administrators
 // create their own classes for a driver, under any name, most fields of a class are immutable, and applications create
 // claims that name a class at any time.
-func NewStorageClass(options StorageClassOptions) factory.Controller {
-	c := &storageClass{StorageClassOptions: options, sighting: &objects.Sighting{IsDefault: IsDefaultStorageClass}, additions: map[string]*unstructured.Unstructured{}}
+func NewStorageClass(options ClassOptions) factory.Controller {
+	c := &storageClass{ClassOptions: options, sighting: &objects.Sighting{IsDefault: IsDefaultStorageClass}, additions: map[string]*unstructured.Unstructured{}}
 	c.reported = c.Reporter.Condition(c.conditionType()).Message
 	return factory.New().
 		WithInformers(c.Reporter.Informer(), c.Infrastructures).
@@ -111,7 +111,7 @@ func (c *storageClass) syncClass(ctx context.Context, cluster drivers.Cluster, c
 	if err != nil {
 		return "", false, err
 	}
-	desired, err := withParameters(c.Driver, class.Desired, cluster)
+	desired, err := withParameters(class.Desired, c.Driver.ClassParameters, cluster)
 	if err != nil {
 		return "", false, err
 	}
@@ -210,13 +210,13 @@ func (c *storageClass) apply(ctx context.Context, cluster drivers.Cluster, class
 	}
 }
 
-// withParameters returns the class with the parameters that the cluster's configuration asks for.
-func withParameters(driver drivers.Driver, class *unstructured.Unstructured, cluster drivers.Cluster) (*unstructured.Unstructured, error) {
-	if driver.ClassParameters == nil {
+// withParameters returns the class with the parameters that the cluster's configuration asks for. parameters may be nil.
+func withParameters(class *unstructured.Unstructured, parameters func(drivers.Cluster) map[string]string, cluster drivers.Cluster) (*unstructured.Unstructured, error) {
+	if parameters == nil {
 		return class, nil
 	}
 	class = class.DeepCopy()
-	for name, value := range driver.ClassParameters(cluster) {
+	for name, value := range parameters(cluster) {
 		if err := unstructured.SetNestedField(class.Object, value, "parameters", name); err != nil {
 			return nil, err
 		}

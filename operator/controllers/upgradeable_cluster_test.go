@@ -14,6 +14,7 @@ import (
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/operator-framework/operator-lib/conditions"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,9 +72,7 @@ func TestAdoptionEndsByWhatThisOperatorReports(t *testing.T) {
 	require.NoError(t, reporter.ApplyOperatorStatus(t.Context(), "Test", report))
 	verdicts.waitFor(t, "Adopting", "Settled")
 	require.NoError(t, c.Client().Get(t.Context(), client.ObjectKeyFromObject(custom), custom))
-	if custom.ResourceVersion != before {
-		t.Errorf("the ClusterCSIDriver changed from %s to %s; want the reports to change nothing", before, custom.ResourceVersion)
-	}
+	assert.Equal(t, before, custom.ResourceVersion, "the reports changed the ClusterCSIDriver")
 
 	verdicts.lose()
 	clock.SetTime(clock.Now().Add(recheckInterval))

@@ -45,6 +45,9 @@ func NewUpgradeableCondition(cfg *rest.Config, show func(isUpgradeable bool)) (*
 	return &UpgradeableCondition{inner, show}, err
 }
 
+// conditionRetries are the pauses between attempts to write a condition.
+var conditionRetries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
+
 // newCondition returns a condition of the OperatorCondition, nil where OLM does not run the operator.
 func newCondition(cfg *rest.Config, conditionType operatorsv2.ConditionType) (conditions.Condition, error) {
 	if os.Getenv(OperatorConditionEnv) == "" {
@@ -97,13 +100,7 @@ func (c *UpgradeableCondition) TrySet(ctx context.Context, reason UpgradeableRea
 // SetUntilDone retries until the condition is set or ctx ends: OLM gives the permission to write it only after it has
 // started the operator.
 func (c *UpgradeableCondition) SetUntilDone(ctx context.Context, reason UpgradeableReason) {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
-	for ctx.Err() == nil && !c.TrySet(ctx, reason) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff.Step()):
-		}
-	}
+	_ = conditionRetries.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (done bool, err error) { return c.TrySet(ctx, reason), nil })
 }
 
 // Has reports whether the condition has a reason.

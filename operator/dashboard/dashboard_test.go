@@ -54,9 +54,7 @@ func TestPanels(t *testing.T) {
 			}
 		}
 	}
-	if want := slices.Sorted(maps.Keys(samples.Panels)); !slices.Equal(slices.Sorted(slices.Values(titles)), want) {
-		t.Errorf("the panels are %q, want %q", titles, want)
-	}
+	assert.Equal(t, slices.Sorted(maps.Keys(samples.Panels)), slices.Sorted(slices.Values(titles)), "panels")
 	file, err := yaml.Marshal(map[string]any{"tests": []any{
 		map[string]any{"interval": "1m", "input_series": samples.Input, "promql_expr_test": tests},
 	}})
@@ -80,9 +78,7 @@ func TestLayout(t *testing.T) {
 			assert.EqualValuesf(t, number, p.ID, "panel %q has the ID", p.Title)
 			width += p.Span
 		}
-		if width != 12 {
-			t.Errorf("the panels of row %q have %d columns, want 12", r.Title, width)
-		}
+		assert.Equalf(t, 12, width, "columns of the panels of row %q", r.Title)
 	}
 }
 
@@ -106,9 +102,7 @@ func TestMetricsExist(t *testing.T) {
 		for _, p := range r.Panels {
 			for _, target := range p.Targets {
 				metrics := asked.FindAllString(target.Expr, -1)
-				if len(metrics) == 0 {
-					t.Errorf("panel %q asks for no metric", p.Title)
-				}
+				assert.NotEmptyf(t, metrics, "metrics that panel %q asks for", p.Title)
 				for _, metric := range metrics {
 					if !exist[metric] && !exist[histogram.ReplaceAllString(metric, "")] {
 						t.Errorf("panel %q asks for %s, which does not exist", p.Title, metric)

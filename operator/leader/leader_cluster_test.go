@@ -63,24 +63,18 @@ func TestWaitForLockIsReported(t *testing.T) {
 			reported = reported || family.GetName() == "berth_operator_waiting_for_lock" && m.Label[1].GetValue() == lock.namespace && m.GetGauge().GetValue() == 1
 		}
 	}
-	if !reported {
-		t.Error("berth_operator_waiting_for_lock is not 1")
-	}
+	assert.True(t, reported, "berth_operator_waiting_for_lock is not 1")
 
 	setReady(corev1.ConditionUnknown) // as it is while the node does not answer
 	report()
-	if len(custom.Status.Conditions) != 2 {
-		t.Fatalf("conditions are %v, want the one of the wait beside the earlier one", custom.Status.Conditions)
-	}
+	require.Len(t, custom.Status.Conditions, 2, "conditions: the one of the wait beside the earlier one")
 	condition := custom.Status.Conditions[slices.IndexFunc(custom.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Type != "Available" })]
 	if condition.Type != "LockOperatorLockDegraded" || condition.Status != operatorv1.ConditionTrue || condition.Reason != "WaitingForLock" || !strings.Contains(condition.Message, "pod first on node") {
 		t.Errorf("the condition is %v", condition)
 	}
 	version := custom.ResourceVersion
 	report()
-	if custom.ResourceVersion != version {
-		t.Error("a second report of the same wait has changed the ClusterCSIDriver")
-	}
+	assert.Equal(t, version, custom.ResourceVersion, "a second report of the same wait has changed the ClusterCSIDriver")
 
 	// Whoever may write ConfigMaps here has the lock name a pod that is ready and is no operator.
 	held.OwnerReferences[0].Name, held.OwnerReferences[0].UID = stranger.Name, stranger.UID
@@ -137,15 +131,13 @@ func TestLockOfAPodThatHasEnded(t *testing.T) {
 			if evicted := seen.Status.Phase == corev1.PodFailed && seen.Status.Reason == "Evicted"; evicted != tc.freed {
 				t.Errorf("operator-lib sees an evicted pod: %v, want %v", evicted, tc.freed)
 			}
-			if err := locked.Delete(t.Context(), seen); (err == nil) != tc.freed {
-				t.Errorf("freeing the lock: %v, want success: %v", err, tc.freed)
-			}
+			err := locked.Delete(t.Context(), seen)
+			assert.Equalf(t, tc.freed, err == nil, "freeing the lock: %v", err)
 			if err := c.Client().Get(t.Context(), key, pod); err != nil || pod.DeletionTimestamp != nil {
 				t.Errorf("the pod was deleted, which takes a permission to delete any pod: %v", err)
 			}
-			if err := c.Client().Get(t.Context(), key, held); apierrors.IsNotFound(err) != tc.freed {
-				t.Errorf("the lock: %v, want it to be gone: %v", err, tc.freed)
-			}
+			err = c.Client().Get(t.Context(), key, held)
+			assert.Equalf(t, tc.freed, apierrors.IsNotFound(err), "the lock is gone: %v", err)
 		})
 	}
 }

@@ -123,9 +123,7 @@ func TestAttacks(t *testing.T) {
 				open++
 			}
 		}
-		if open > 64 {
-			t.Errorf("%d of %d connections are open, want at most 64", open, len(held))
-		}
+		assert.LessOrEqualf(t, open, 64, "how many of %d connections are open", len(held))
 		if code, _, err := s.get("/metrics", reader); err != nil || code != http.StatusOK {
 			t.Errorf("Prometheus gets %d, %v", code, err)
 		}
@@ -177,12 +175,8 @@ func TestAttacks(t *testing.T) {
 		if statuses[http.StatusUnauthorized] == 0 || statuses[http.StatusTooManyRequests] == 0 {
 			t.Errorf("statuses %v, want some %d and %d", statuses, http.StatusUnauthorized, http.StatusTooManyRequests)
 		}
-		if statuses[http.StatusOK] > 0 {
-			t.Errorf("%d junk tokens were accepted", statuses[http.StatusOK])
-		}
-		if most := 10 + int(10*(seconds+1)) + 2; reviews > most {
-			t.Errorf("the API server was asked for %d TokenReviews, want at most %d", reviews, most)
-		}
+		assert.Zero(t, statuses[http.StatusOK], "junk tokens that were accepted")
+		assert.LessOrEqual(t, reviews, 10+int(10*(seconds+1))+2, "TokenReviews for which the API server was asked")
 	})
 
 	t.Run("send one junk token again and again", func(t *testing.T) {

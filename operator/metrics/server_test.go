@@ -150,9 +150,7 @@ func TestTheCertificateComesLater(t *testing.T) {
 		for file, content := range map[string][]byte{"tls.crt": pem, "tls.key": key} {
 			require.NoError(t, os.WriteFile(filepath.Join(s.folder, file), content, 0o600))
 		}
-		if got := s.presents(t); got != name {
-			t.Errorf("it presents a certificate for %s, want %s", got, name)
-		}
+		assert.Equal(t, name, s.presents(t), "the name in the certificate that it presents")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,12 +41,8 @@ func TestRefused(t *testing.T) {
 		{"an object that is gone", apierrors.NewNotFound(resource, "a"), false, false},
 		{"a token that has expired", apierrors.NewUnauthorized("expired"), false, false},
 	} {
-		if got := Refused(tc.err); got != tc.refused {
-			t.Errorf("%s: refused %v, want %v", tc.name, got, tc.refused)
-		}
-		if got := invalidField(tc.err); got != tc.invalidField {
-			t.Errorf("%s: invalid field %v, want %v", tc.name, got, tc.invalidField)
-		}
+		assert.Equalf(t, tc.refused, Refused(tc.err), "%s: refused", tc.name)
+		assert.Equalf(t, tc.invalidField, invalidField(tc.err), "%s: invalid field", tc.name)
 	}
 }
 
@@ -60,13 +57,11 @@ func TestReadiness(t *testing.T) {
 	}
 	ready := NewReadiness()
 	for i := 1; i <= attempts+1; i++ {
-		if ready.Fail(); isSet(ready) != (i >= attempts) {
-			t.Errorf("after %d failures, set: %v", i, isSet(ready))
-		}
+		ready.Fail()
+		assert.Equalf(t, i >= attempts, isSet(ready), "after %d failures, set", i)
 	}
 	ready = NewReadiness()
 	ready.Set()
-	if ready.Set(); !isSet(ready) {
-		t.Error("it was set, and is not")
-	}
+	ready.Set()
+	assert.True(t, isSet(ready), "it was set, and is not")
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
@@ -33,9 +34,7 @@ func TestDeadline(t *testing.T) {
 					if deadline, ok := request.Context().Deadline(); ok {
 						got = time.Until(deadline)
 					}
-					if got != test.want {
-						t.Errorf("the request has %v, want %v", got, test.want)
-					}
+					assert.Equal(t, test.want, got, "how long the request has")
 					return &http.Response{Body: http.NoBody}, nil
 				})
 				request, err := http.NewRequest(http.MethodGet, "https://example.com/api/v1/pods?"+test.query, nil)

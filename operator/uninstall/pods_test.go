@@ -49,12 +49,8 @@ func TestLost(t *testing.T) {
 	} {
 		var p pod
 		p.Metadata.DeletionTimestamp = test.deleted
-		if got := overdue(p, now); got != test.overdue {
-			t.Errorf("%s: overdue is %v, want %v", test.name, got, test.overdue)
-		}
-		if got := lost(p, test.on, now); got != test.lost {
-			t.Errorf("%s: lost is %v, want %v", test.name, got, test.lost)
-		}
+		assert.Equalf(t, test.overdue, overdue(p, now), "%s: overdue", test.name)
+		assert.Equalf(t, test.lost, lost(p, test.on, now), "%s: lost", test.name)
 	}
 }
 
@@ -66,8 +62,6 @@ func TestPauseAfter(t *testing.T) {
 		{50 * time.Millisecond, 0, maxFailurePause, 500 * time.Millisecond},
 		{10 * time.Second, 0, maxFailurePause, 30 * time.Second},
 	} {
-		if got := pauseAfter(test.observation, test.least, test.most); got != test.want {
-			t.Errorf("after an observation of %v, the controller pauses for %v, want %v", test.observation, got, test.want)
-		}
+		assert.Equalf(t, test.want, pauseAfter(test.observation, test.least, test.most), "pause after an observation of %v", test.observation)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
@@ -123,9 +124,7 @@ func TestNextAction(t *testing.T) {
 			for _, m := range got.delete {
 				kinds = append(kinds, m.Object.GetKind())
 			}
-			if strings.Join(kinds, ",") != strings.Join(tc.delete, ",") {
-				t.Errorf("deletes %v, want %v", kinds, tc.delete)
-			}
+			assert.Equal(t, tc.delete, kinds, "deletes")
 		})
 	}
 }

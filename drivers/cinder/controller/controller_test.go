@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/openstack"
@@ -30,9 +31,8 @@ func TestFindZones(t *testing.T) {
 			cloud.SetZones(openstack.Nova, test.nova...)
 			cloud.SetZones(openstack.Cinder, test.cinder...)
 			got, err := findZones(t.Context(), cloudOf(cloud), map[string]string{drivers.CABundleKey: string(cloud.CA())}, nil)
-			if diff := cmp.Diff(map[string]string{"enable_topology": test.want}, got); err != nil || diff != "" {
-				t.Errorf("error %v, -want +got:\n%s", err, diff)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, map[string]string{"enable_topology": test.want}, got)
 		})
 	}
 }
@@ -89,9 +89,8 @@ func TestZonesThatAreNotKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cloud := openstack.Start(t)
 			test.change(cloud)
-			if got, err := findZones(t.Context(), cloudOf(cloud), nil, nil); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("found %v, error %v, want one with %q", got, err, test.want)
-			}
+			_, err := findZones(t.Context(), cloudOf(cloud), nil, nil)
+			assert.ErrorContains(t, err, test.want)
 		})
 	}
 }

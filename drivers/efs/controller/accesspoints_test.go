@@ -29,9 +29,7 @@ func TestAccessPoints(t *testing.T) {
 	}
 	changed := func(want bool) {
 		t.Helper()
-		if got := take(r.Changed()); got != want {
-			t.Errorf("changed: %v, want %v", got, want)
-		}
+		assert.Equal(t, want, take(r.Changed()), "changed")
 	}
 	wanted := func(unknown bool, want map[string][]string) {
 		t.Helper()
@@ -63,9 +61,7 @@ func TestAccessPoints(t *testing.T) {
 
 	r.Release("b")
 	r.record("fs1", nil)
-	if _, kept := r.known[place{"fs1", "2"}]; kept {
-		t.Error("an access point is kept that nobody names")
-	}
+	assert.NotContains(t, r.known, place{"fs1", "2"}, "what is known of an access point that nobody names")
 
 	take(r.missing)
 	r.setBlind(true)
@@ -74,9 +70,7 @@ func TestAccessPoints(t *testing.T) {
 	find("new", "fs3", "1", finding{}, true)
 	r.setBlind(true)
 	changed(false)
-	if take(r.missing) {
-		t.Error("nobody can look, and there is a signal that something is unknown")
-	}
+	assert.False(t, take(r.missing), "nobody can look, and there is a signal that something is unknown")
 	r.setBlind(false)
 	find("a", "fs1", "1", finding{}, false)
 	wanted(true, map[string][]string{"fs1": {"1"}, "fs2": {"1"}, "fs3": {"1"}})

@@ -71,15 +71,12 @@ func TestListsOnce(t *testing.T) {
 	c.accessPoints.Find("shared", fileSystem, id)
 	before := len(cloud.Calls())
 	result, err := c.setTags(t.Context(), &tagger{caller: cloud.caller(), tags: map[string]string{"team": "storage"}, refused: map[string]string{}}, accessPointsOf(handles))
-	if err != nil || result.changed != 2 {
-		t.Errorf("%d access points got tags, error %v; want 2", result.changed, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, 2, result.changed, "access points that got tags")
 	if _, reason, _, known := c.accessPoints.Find("shared", fileSystem, id); !known || reason != "Found" {
 		t.Errorf("the SharedVolume's access point is known: %v, %q; want it found", known, reason)
 	}
-	if used := c.shown.used.shown[fileSystem]; used == nil {
-		t.Error("the access points were not counted")
-	}
+	assert.NotNil(t, c.shown.used.shown[fileSystem], "the access points were not counted")
 	want := map[string]int{"DescribeAccessPoints": 1, "DescribeMountTargets": 1, "TagResource": 2}
 	assert.Empty(t, cmp.Diff(want, cloud.since(before)), "calls (-want +got)")
 	// At the next look, the count is due within a minute, and one list serves both.

@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws"
 	fakeefs "github.com/berth-csi/berth/lab/aws/efs"
@@ -58,9 +59,8 @@ func TestFindAccessPoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			with := access{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
 			found, err := find(t.Context(), with, tc.fileSystem, []string{tc.accessPoint}, tc.zones)
-			if err != nil || len(found) != 1 {
-				t.Fatalf("got %v, error %v; want one finding", found, err)
-			}
+			require.NoError(t, err)
+			require.Len(t, found, 1)
 			got := found[tc.accessPoint]
 			if got.reason != tc.want || got.present != (tc.want == "Found") || !strings.Contains(got.message, tc.says) {
 				t.Errorf("got %+v, want %s with %q", got, tc.want, tc.says)
@@ -84,9 +84,8 @@ func TestFindAccessPointsRefused(t *testing.T) {
 		}
 		withdraw()
 	}
-	if diff := cmp.Diff([]string{"elasticfilesystem:DescribeAccessPoints", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:TagResource"}, requestedActions(t)); diff != "" {
-		t.Errorf("actions of the CredentialsRequest (-want +got):\n%s", diff)
-	}
+	want := []string{"elasticfilesystem:DescribeAccessPoints", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:TagResource"}
+	assert.Equal(t, want, requestedActions(t), "actions of the CredentialsRequest")
 }
 
 // find looks for access points of a file system.

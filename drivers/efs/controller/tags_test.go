@@ -181,9 +181,7 @@ func keyPair(key iam.Credentials) map[string][]byte {
 func (p passed) complete(t *testing.T, changed int, calls map[string]int) {
 	t.Helper()
 	require.NoError(t, p.err)
-	if p.changed != changed {
-		t.Errorf("%d access points were changed, want %d", p.changed, changed)
-	}
+	assert.Equal(t, changed, p.changed, "changed access points")
 	assert.Empty(t, cmp.Diff(calls, p.calls), "calls (-want +got)")
 	made := 0
 	for action, n := range p.calls {
@@ -191,17 +189,13 @@ func (p passed) complete(t *testing.T, changed int, calls map[string]int) {
 			made += n
 		}
 	}
-	if p.waits != made {
-		t.Errorf("%d calls waited for their turn, and %d were made", p.waits, made)
-	}
+	assert.Equal(t, made, p.waits, "calls that waited for their turn, want all that were made")
 }
 
 // wantLeftOut fails the test unless the sentences about what was left out have the parts, one each.
 func (p passed) wantLeftOut(t *testing.T, parts ...string) {
 	t.Helper()
-	if len(p.leftOut) != len(parts) {
-		t.Fatalf("left out %q, want %d sentences", p.leftOut, len(parts))
-	}
+	require.Len(t, p.leftOut, len(parts), "left out")
 	for i, part := range parts {
 		assert.Contains(t, p.leftOut[i], part, "left out")
 	}
@@ -266,9 +260,7 @@ func TestThrottledPass(t *testing.T) {
 	c.Inject(gateway.Fault{Kind: gateway.Throttled, Action: "TagResource", Times: 3})
 	made := c.pass(wanted, volumes)
 	made.complete(t, 1, map[string]int{"DescribeAccessPoints": 3, "TagResource": 4})
-	if made.throttled != 5 {
-		t.Errorf("%d waits were after a call that was throttled, want 5", made.throttled)
-	}
+	assert.Equal(t, 5, made.throttled, "waits after a call that was throttled")
 
 	c.Inject(gateway.Fault{Kind: gateway.Throttled})
 	enough := errors.New("enough")
@@ -391,13 +383,9 @@ func TestPassThatFails(t *testing.T) {
 			if one.err == nil || again.err == nil || one.err.Error() != again.err.Error() {
 				t.Fatalf("the errors are %v, then %v; want the same", one.err, again.err)
 			}
-			if one.calls["TagResource"] != tc.calls {
-				t.Errorf("calls %v, want %d of TagResource", one.calls, tc.calls)
-			}
+			assert.Equalf(t, tc.calls, one.calls["TagResource"], "calls of TagResource, of %v", one.calls)
 			for _, part := range tc.message {
-				if !strings.Contains(one.err.Error(), part) {
-					t.Errorf("the error is %q, want %q in it", one.err, part)
-				}
+				assert.ErrorContains(t, one.err, part)
 			}
 		})
 	}
@@ -481,17 +469,13 @@ func TestCredentialsForTags(t *testing.T) {
 				t.Fatalf("%d were changed, error %v; want an error", made.changed, made.err)
 			}
 			for _, part := range tc.message {
-				if !strings.Contains(made.err.Error(), part) {
-					t.Errorf("the error is %q, want %q in it", made.err, part)
-				}
+				assert.ErrorContains(t, made.err, part)
 			}
 		})
 	}
 	c.t = t
 	made := c.pass(map[string]string{"value": "x"}, volumes, func(p *passOptions) { p.CABundle = "" })
-	if made.err == nil || !strings.Contains(made.err.Error(), "certificate") {
-		t.Errorf("without the CA of the cloud, the error is %v", made.err)
-	}
+	assert.ErrorContains(t, made.err, "certificate", "without the CA of the cloud")
 }
 
 // TestExpiredSession: a session that AWS ends early is renewed at once.
@@ -513,9 +497,7 @@ func TestWantedTags(t *testing.T) {
 			{Key: "c", Value: "<"}, {Key: "d", Value: ""}, {Key: "d", Value: "2"}}}}}}
 	assert.Empty(t, cmp.Diff(map[string]string{"a: b": "Zoë", "d": ""}, wantedTags(infrastructure)), "(-want +got)")
 	infrastructure.Status.PlatformStatus = nil
-	if got := wantedTags(infrastructure); len(got) > 0 {
-		t.Errorf("without a platform, the tags are %v", got)
-	}
+	assert.Empty(t, wantedTags(infrastructure), "tags without a platform")
 }
 
 // TestPolicyForTags: AWS lets the operator change tags only on access points that the driver created.
@@ -543,7 +525,5 @@ func TestPolicyForTags(t *testing.T) {
 			}
 		}
 	}
-	if len(found) != 1 {
-		t.Errorf("CredentialsRequests %q are for the operator, want one", found)
-	}
+	assert.Len(t, found, 1, "CredentialsRequests for the operator")
 }

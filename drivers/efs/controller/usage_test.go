@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -32,13 +31,10 @@ func TestCountAccessPoints(t *testing.T) {
 		t.Errorf("counted %d, %v, with %d calls; want 230 with 3", got.accessPoints, err, waits)
 	}
 	_, err := measure(t.Context(), with, "fs-0fedcba9876543210", nil)
-	if want := "file system fs-0fedcba9876543210 does not exist in the account"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("of an unknown file system: %v, want %q", err, want)
-	}
+	assert.ErrorContains(t, err, "file system fs-0fedcba9876543210 does not exist in the account")
 	with.Credentials["aws_secret_access_key"] = []byte("wrong")
-	if _, err := measure(t.Context(), with, full, nil); err == nil || !strings.Contains(err.Error(), "Renew the credentials in Secret tags-aws-efs-cloud-credentials") {
-		t.Errorf("with a wrong key: %v", err)
-	}
+	_, err = measure(t.Context(), with, full, nil)
+	assert.ErrorContains(t, err, "Renew the credentials in Secret tags-aws-efs-cloud-credentials", "with a wrong key")
 }
 
 // TestSharedGroupIDs: a group ID that the driver has given to several access points is named, unless a class wants that.

@@ -46,9 +46,7 @@ func TestClasses(t *testing.T) {
 		types[class.Name] = class.Parameters["type"]
 	}
 	// If two types need the same name, the first gets it.
-	if diff := cmp.Diff(map[string]string{"csi-manila-default": "default", "csi-manila-fast-ssd": "Fast_SSD"}, types); diff != "" {
-		t.Errorf("share types of classes (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, map[string]string{"csi-manila-default": "default", "csi-manila-fast-ssd": "Fast_SSD"}, types, "share types of classes")
 	want := map[string]string{"type": "Fast_SSD"}
 	for _, step := range []string{"provisioner", "controller-expand", "node-stage", "node-publish"} {
 		want["csi.storage.k8s.io/"+step+"-secret-name"], want["csi.storage.k8s.io/"+step+"-secret-namespace"] = "csi-manila-secrets", "harbour"

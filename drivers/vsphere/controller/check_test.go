@@ -227,9 +227,7 @@ func TestDriverConfig(t *testing.T) {
 			InsecureFlag                      bool `gcfg:"insecure-flag"`
 		}
 	}
-	if err := gcfg.ReadStringInto(&got, string(content["cloud.conf"])); err != nil {
-		t.Fatalf("%v in:\n%s", err, content["cloud.conf"])
-	}
+	require.NoErrorf(t, gcfg.ReadStringInto(&got, string(content["cloud.conf"])), "%s", content["cloud.conf"])
 	of := got.VirtualCenter["one.example.com"]
 	if of == nil || of.User != `harbour\pilot` || of.Password != password || of.Port != "443" || of.Datacenters != "North" || of.InsecureFlag {
 		t.Errorf("the vCenter is %+v", of)

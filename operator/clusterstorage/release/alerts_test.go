@@ -4,10 +4,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
@@ -67,9 +67,7 @@ func TestAlertsOfThePlatform(t *testing.T) {
 	for _, group := range content.Spec.Groups {
 		for _, r := range group.Rules {
 			got[r.Alert] = append(got[r.Alert], r.Labels["severity"])
-			if !strings.Contains(string(tests), "alertname: "+r.Alert+"\n") {
-				t.Errorf("testdata/alerts.yaml does not test %s", r.Alert)
-			}
+			assert.Truef(t, strings.Contains(string(tests), "alertname: "+r.Alert+"\n"), "testdata/alerts.yaml does not test %s", r.Alert)
 			page, heading, _ := strings.Cut(strings.TrimPrefix(r.Annotations["runbook_url"], "https://github.com/berth-csi/berth/blob/main/"), "#")
 			text, err := os.ReadFile(filepath.Join("..", "..", "..", page))
 			if err != nil || !strings.Contains(strings.ToLower(string(text)), "\n## "+heading+"\n") || heading != strings.ToLower(r.Alert) {
@@ -78,8 +76,6 @@ func TestAlertsOfThePlatform(t *testing.T) {
 		}
 	}
 	for name, want := range ofPlatform {
-		if !slices.Equal(got[name], want) {
-			t.Errorf("%s has the severities %q, want %q", name, got[name], want)
-		}
+		assert.Equalf(t, want, got[name], "severities of %s", name)
 	}
 }

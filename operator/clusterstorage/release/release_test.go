@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,9 +24,8 @@ import (
 func read(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	names, err := filepath.Glob("../../../deploy/manifests/*")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("found %d manifests, error %v", len(names), err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, names, "manifests")
 	found := map[string]*unstructured.Unstructured{}
 	for _, name := range names {
 		data, err := os.ReadFile(name)
@@ -51,9 +51,7 @@ func TestEveryManifestIsIncluded(t *testing.T) {
 		included := included
 		if name == "00_namespace" {
 			included = always
-			if other, found := annotations[capability]; found {
-				t.Errorf("%s: it is part of the capability %s; the snapshot controller needs it without that", name, other)
-			}
+			assert.NotContainsf(t, annotations, capability, "annotations of %s, without which the snapshot controller needs it", name)
 		}
 		for key, value := range included {
 			if !strings.HasPrefix(annotations[key], value) {
@@ -81,9 +79,8 @@ func TestEveryImageIsReplaced(t *testing.T) {
 	}
 	for _, d := range clusterstorage.OfPlatforms(registry.All()) {
 		for _, image := range d.Images {
-			if variable := clusterstorage.ImageVariable(d, image); environment[variable] == "" {
-				t.Errorf("the Deployment has no variable %s for driver %s", variable, d.Name)
-			}
+			variable := clusterstorage.ImageVariable(d, image)
+			assert.NotEmptyf(t, environment[variable], "the Deployment's variable %s for driver %s", variable, d.Name)
 		}
 	}
 }
@@ -91,9 +88,8 @@ func TestEveryImageIsReplaced(t *testing.T) {
 func environment(t *testing.T, deployment *unstructured.Unstructured) map[string]string {
 	t.Helper()
 	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
-	if err != nil || len(containers) != 1 {
-		t.Fatalf("%d containers, error %v", len(containers), err)
-	}
+	require.NoError(t, err)
+	require.Len(t, containers, 1)
 	var container corev1.Container
 	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(containers[0].(map[string]any), &container))
 	found := map[string]string{}
@@ -115,9 +111,7 @@ func TestCredentialsAreExtractable(t *testing.T) {
 				return u.GetKind() == "CredentialsRequest" && u.GetName() == m.Object.GetName() &&
 					equal(u.Object["spec"], m.Object.Object["spec"]) && containsAll(u.GetAnnotations(), m.Object.GetAnnotations())
 			})
-			if !found {
-				t.Errorf("CredentialsRequest %s of driver %s is not among the manifests", m.Object.GetName(), d.Name)
-			}
+			assert.Truef(t, found, "CredentialsRequest %s of driver %s is not among the manifests", m.Object.GetName(), d.Name)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -31,9 +32,7 @@ func checkDescriptions(t *testing.T, file string) {
 	walk = func(path string, schema apiextensionsv1.JSONSchemaProps) {
 		described := schema.Description != "" || path == ".metadata" || // the API server describes that one
 			strings.HasSuffix(path, "[]") && schema.Type == "string" // the list's description covers its strings
-		if !described {
-			t.Errorf("%s has no description", path)
-		}
+		assert.Truef(t, described, "%s has no description", path)
 		for name, field := range schema.Properties {
 			walk(path+"."+name, field)
 		}

@@ -30,6 +30,25 @@ func Check(t testing.TB, what string, r migrate.Report) {
 	}
 }
 
+// CheckDecisions is Check for the status of a migration with each decision of a state, and with each error in place of one.
+func CheckDecisions[P migrate.Plan](t testing.TB, what string, plan P, s migrate.State) {
+	t.Helper()
+	for way, decide := range map[string]func() (migrate.Decision, error){
+		"next":   s.Next,
+		"back":   s.Back,
+		"verify": func() (migrate.Decision, error) { return migrate.Decision{}, s.Verify() },
+		"holds":  func() (migrate.Decision, error) { _, err := s.Holds(); return migrate.Decision{}, err },
+	} {
+		next, err := decide()
+		status := &migrate.Status[P]{Phase: migrate.Applying, Journal: "kube-system/journal", Plan: plan, Next: next.Step, Waits: next.Waits}
+		if err != nil {
+			status.Stuck = err.Error()
+			CheckError(t, what+", "+way, err)
+		}
+		Check(t, what+", "+way, status)
+	}
+}
+
 // CheckError is Check for an error, which the command writes as one line.
 func CheckError(t testing.TB, what string, err error) {
 	t.Helper()
