@@ -20,9 +20,8 @@ import (
 // file.
 func FuzzDecode(f *testing.F) {
 	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatal(archives, err)
-	}
+	require.NoError(f, err)
+	require.NotEmpty(f, archives)
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
 		require.NoError(f, err)
@@ -68,9 +67,8 @@ func FuzzDecode(f *testing.F) {
 // FuzzScan compares bundles that are scanned in place with the same bundles decoded.
 func FuzzScan(f *testing.F) {
 	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatal(archives, err)
-	}
+	require.NoError(f, err)
+	require.NotEmpty(f, archives)
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
 		require.NoError(f, err)

@@ -111,9 +111,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
 			broken.Store(false)
-			if got := digestIn(t, to+"/sea:latest"); got != "" {
-				t.Error("there is a catalog, whose images are not there")
-			}
+			assert.Empty(t, digestIn(t, to+"/sea:latest"), "there is a catalog, whose images are not there")
 			if _, _, _, err := run(t, t.Context(), s.dir, to); err != nil {
 				t.Errorf("once it is right: %v", err)
 			}
@@ -149,9 +147,7 @@ func TestHalfPushedIndex(t *testing.T) {
 	require.NoError(t, remote.Delete(ref.Context().Digest(child)))
 	_, _, _, err = run(t, t.Context(), s.dir, registry.Start(t, nil))
 	want := "bundle tide.v2.0.0: image " + s.images[4] + ": it lists " + child + ", which its registry does not have: it was pushed incompletely, or deleted in part; push it again"
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	assert.EqualError(t, err, want)
 }
 
 // TestCredentials: each registry gets only its own login, wherever another one redirects to.
@@ -257,9 +253,7 @@ func replace(t *testing.T, file, what, by string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	check(t, err)
-	if !strings.Contains(string(text), what) {
-		t.Fatalf("%s does not contain %s", file, what)
-	}
+	require.Contains(t, string(text), what, file)
 	check(t, os.WriteFile(file, []byte(strings.Replace(string(text), what, by, 1)), 0o600))
 }
 
@@ -345,15 +339,12 @@ func TestDiskFull(t *testing.T) {
 	t.Cleanup(func() { check(t, syscall.Unmount(disk, 0)) })
 	to := "oci:" + filepath.Join(disk, "carried")
 	_, copied, _, err := run(t, t.Context(), s.dir, to)
-	if err == nil || !strings.Contains(err.Error(), "no space left on device; make room in "+disk+"/carried and repeat the command: it copies only missing content") {
-		t.Errorf("on a full disk: %v", err)
-	}
+	assert.ErrorContains(t, err, "no space left on device; make room in "+disk+"/carried and repeat the command: it copies only missing content", "on a full disk")
 	if left, err := filepath.Glob(filepath.Join(disk, "carried/blobs/sha256/.unfinished-*")); err != nil || len(left) > 0 {
 		t.Errorf("%v are left, %v", left, err)
 	}
-	if _, err := source.Open(t.Context(), to); err == nil {
-		t.Error("the folder is not finished, and is a source")
-	}
+	_, err = source.Open(t.Context(), to)
+	assert.Error(t, err, "the folder is not finished, and is a source")
 	check(t, syscall.Mount("small", disk, "tmpfs", syscall.MS_REMOUNT, "size=16m"))
 	d, rest, _, err := run(t, t.Context(), s.dir, to)
 	if err != nil || copied == 0 || rest+copied != d.Size {

@@ -2,7 +2,6 @@ package mirror_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
 )
@@ -62,9 +61,7 @@ func TestProgramFaults(t *testing.T) {
 			defer v.to.Guard(nil)
 			tc.wrong(&broken)
 			said := failing(t, broken.mirror(t, v.catalog(), broken.destination()))
-			if !regexp.MustCompile(tc.want).MatchString(said) {
-				t.Errorf("it says\n%s\nwant %s", said, tc.want)
-			}
+			assert.Regexp(t, tc.want, said)
 			v.mustBeWhole(t, false)
 		})
 	}
@@ -87,9 +84,8 @@ func TestNoRoomForObjects(t *testing.T) {
 	before := contents(t, disk)
 	file, err := os.Create(ballast)
 	check(t, err)
-	if _, err := io.Copy(file, zeros{}); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("the disk does not get full: %v", err)
-	}
+	_, err = io.Copy(file, zeros{})
+	require.ErrorIs(t, err, syscall.ENOSPC, "the disk does not get full")
 	check(t, file.Close())
 	said := failing(t, again())
 	if want := "the images and the catalog are copied, but the objects for clusters are not written to " + objects; !strings.Contains(said, want) || !strings.Contains(said, "no space left on device") {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -215,9 +214,8 @@ func TestNewHosts(t *testing.T) {
 	}{{bundle, []string{one}}, {bundle, nil}, {two + "/example/bundle@" + push(t, two+"/example/bundle:v1", "two"), []string{two}}} {
 		catalogWith(t, dir, bundle, tc.related)
 		d, err := runAs(t, dir, to, "sea")
-		if err != nil || !slices.Equal(d.NewHosts, tc.want) {
-			t.Errorf("%v are new, want %v: %v", d.NewHosts, tc.want, err)
-		}
+		assert.NoError(t, err)
+		assert.Equal(t, tc.want, d.NewHosts)
 	}
 }
 

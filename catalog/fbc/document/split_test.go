@@ -76,9 +76,8 @@ func TestSplitEndsWhenTold(t *testing.T) {
 		count := 0
 		s := Splitter{Yield: func(Section) bool { count++; return count < 2 }, Fault: func(f *findings.Finding) { t.Error(f) }}
 		err := s.Split("f", strings.NewReader(data))
-		if err != nil || count != 2 {
-			t.Errorf("%q: %d sections, error %v", data, count, err)
-		}
+		assert.NoError(t, err)
+		assert.Equalf(t, 2, count, "sections of %q", data)
 	}
 }
 
@@ -88,9 +87,7 @@ func TestSplitFails(t *testing.T) {
 		file := io.MultiReader(strings.NewReader(begin), iotest.ErrReader(broken))
 		s := Splitter{Yield: func(Section) bool { return true }, Fault: func(f *findings.Finding) { t.Errorf("%q: %v", begin, f) }}
 		err := s.Split("f", file)
-		if !errors.Is(err, broken) {
-			t.Errorf("%q: got error %v", begin, err)
-		}
+		assert.ErrorIs(t, err, broken, begin)
 	}
 }
 
@@ -142,9 +139,8 @@ func (e *endless) Read(into []byte) (int, error) {
 // FuzzSplit splits a file that is read in usual chunks, and again byte by byte. The results must be equal.
 func FuzzSplit(f *testing.F) {
 	archives, err := filepath.Glob("../../rules/testdata/validate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatal(archives, err)
-	}
+	require.NoError(f, err)
+	require.NotEmpty(f, archives)
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
 		require.NoError(f, err)

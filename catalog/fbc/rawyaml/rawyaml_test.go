@@ -18,9 +18,8 @@ import (
 // FuzzAppendJSON checks that the library reads every document that AppendJSON accepts, and reads the same.
 func FuzzAppendJSON(f *testing.F) {
 	archives, err := filepath.Glob("../../rules/testdata/validate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatal(archives, err)
-	}
+	require.NoError(f, err)
+	require.NotEmpty(f, archives)
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
 		require.NoError(f, err)
