@@ -53,20 +53,27 @@ func login(t *testing.T, users map[string]string) {
 	t.Setenv("DOCKER_CONFIG", dir)
 }
 
+// answering wraps a registry, and answers some requests instead of it.
+func answering(some func(*http.Request) bool, answer http.HandlerFunc) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if some(r) {
+				answer(w, r)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+}
+
 // TestFaults: errors name the fault and the remedy, the destination gets no catalog, and after the remedy the same
 // command succeeds.
 func TestFaults(t *testing.T) {
 	var broken atomic.Bool
 	inRequests := func(of string, answer http.HandlerFunc) func(http.Handler) http.Handler {
-		return func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if broken.Load() && strings.Contains(r.URL.Path, of) && r.Method == http.MethodGet {
-					answer(w, r)
-					return
-				}
-				h.ServeHTTP(w, r)
-			})
-		}
+		return answering(func(r *http.Request) bool {
+			return broken.Load() && strings.Contains(r.URL.Path, of) && r.Method == http.MethodGet
+		}, answer)
 	}
 	for _, tc := range []struct {
 		name   string
@@ -78,28 +85,16 @@ func TestFaults(t *testing.T) {
 			`(?s)bundle tide.v1.0.0: image .*tide-bundle@sha256:.* has no such image\nbundle tide.v1.1.0: .*bundle tide.v2.0.0: .*`},
 		{"no login to the source", inRequests("/v2/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), nil,
 			"(?s)bundle tide.*: image .* 401 Unauthorized.*; check the name, and log in with `docker login .*\nregistry 127.0.0.1:\\d+ failed for 3 images, so \\d other images from it were not tried"},
-		{"no login to the destination", nil, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if broken.Load() {
-					w.WriteHeader(http.StatusForbidden)
-					return
-				}
-				h.ServeHTTP(w, r)
-			})
-		}, "checking the destination for image 127.0.0.1:\\d+/[^ ]+: .*403 Forbidden.*; log in with `docker login .*` as somebody who may push there"},
+		{"no login to the destination", nil, answering(func(*http.Request) bool { return broken.Load() }, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+		}), "checking the destination for image 127.0.0.1:\\d+/[^ ]+: .*403 Forbidden.*; log in with `docker login .*` as somebody who may push there"},
 		{"a blob with other content", inRequests("/blobs/", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("something else")) }), nil,
 			`(?s)bundle tide.v1.0.0: copying image .*: blob sha256:.*: its blob sha256:.* does not have the \d+ bytes that its manifest says; expected the same size`},
 		{"a manifest with other content", inRequests("/manifests/sha256:", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("{}")) }), nil,
 			`(?s)bundle tide.*: image .*: manifest digest: .* does not match requested digest: .*`},
-		{"a destination without room", nil, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if broken.Load() && r.Method == http.MethodPatch {
-					http.Error(w, `{"errors": [{"code": "DENIED", "message": "quota exceeded"}]}`, http.StatusInsufficientStorage)
-					return
-				}
-				h.ServeHTTP(w, r)
-			})
-		}, `writing the catalog's record in the destination: .*DENIED: quota exceeded.*`},
+		{"a destination without room", nil, answering(func(r *http.Request) bool { return broken.Load() && r.Method == http.MethodPatch }, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `{"errors": [{"code": "DENIED", "message": "quota exceeded"}]}`, http.StatusInsufficientStorage)
+		}), `writing the catalog's record in the destination: .*DENIED: quota exceeded.*`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			broken.Store(false)
