@@ -5,17 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/test/catalogs"
 )
 
 // cut cuts a file, reading so many bytes at a time, and returns the sections and faults as text.
@@ -138,15 +137,8 @@ func (e *endless) Read(into []byte) (int, error) {
 
 // FuzzSplit splits a file that is read in usual chunks, and again byte by byte. The results must be equal.
 func FuzzSplit(f *testing.F) {
-	archives, err := filepath.Glob("../../rules/testdata/validate/*.txtar")
-	require.NoError(f, err)
-	require.NotEmpty(f, archives)
-	for _, path := range archives {
-		archive, err := txtar.ParseFile(path)
-		require.NoError(f, err)
-		for _, file := range archive.Files {
-			f.Add(file.Data)
-		}
+	for _, file := range catalogs.Files(f, "../../rules/testdata/validate") {
+		f.Add(file.Data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		assert.Empty(t, cmp.Diff(cut(t, data, usualChunk), cut(t, data, 1)), "-usual +byte by byte")
