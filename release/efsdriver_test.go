@@ -50,9 +50,7 @@ func TestEFSDriver(t *testing.T) {
 	content := files(t, platform(t, index))
 	for _, path := range []string{"usr/bin/aws-efs-csi-driver", "usr/sbin/mount.efs", "usr/bin/amazon-efs-mount-watchdog", "usr/sbin/efs-proxy",
 		"usr/share/licenses/aws-efs-csi-driver/LICENSE", "licenses/go/LICENSE"} {
-		if len(content[path]) == 0 {
-			t.Errorf("the driver's image has no %s", path)
-		}
+		assert.NotEmptyf(t, content[path], "the driver's image has no %s", path)
 	}
 	bundleImage := files(t, platform(t, r.index(t, "aws-efs-operator-bundle:v1.0.0")))
 	b, err := registryv1.LoadImage("aws-efs-operator-bundle", bundleImage)
@@ -63,9 +61,7 @@ func TestEFSDriver(t *testing.T) {
 		t.Errorf("the bundle has images %q, want the pushed driver %s", specs, want)
 	}
 	for _, spec := range specs {
-		if strings.Contains(spec, "mirror/openshift/origin-"+efsDriverName) {
-			t.Errorf("the bundle has image %s, too", spec)
-		}
+		assert.NotContains(t, spec, "mirror/openshift/origin-"+efsDriverName, "the bundle")
 	}
 	imageDigest, err := platform(t, index).Digest()
 	require.NoError(t, err)

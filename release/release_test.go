@@ -109,9 +109,7 @@ func (r *releasing) release(ctx context.Context, env []string, flags ...string) 
 func (r *releasing) mustRelease(t *testing.T, flags ...string) string {
 	t.Helper()
 	report, messages, err := r.release(t.Context(), nil, flags...)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, messages)
-	}
+	require.NoError(t, err, messages)
 	return report
 }
 
@@ -172,9 +170,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("a refused push: %v, want the registry's reason:\n%s", err, messages)
 	}
 	for _, image := range programImages {
-		if digest := r.find(t, image.name+":latest"); digest != "" {
-			t.Errorf("tag %s:latest is set by a release that failed", image.name)
-		}
+		assert.Emptyf(t, r.find(t, image.name+":latest"), "tag %s:latest is set by a release that failed", image.name)
 	}
 	r.Guard(nil)
 
@@ -225,20 +221,14 @@ func (r *releasing) checkOperator(t *testing.T) {
 			t.Errorf("it has %s, want nothing but its program, licences and certificate authorities", path)
 		}
 	}
-	if !x509.NewCertPool().AppendCertsFromPEM(content["etc/ssl/certs/ca-certificates.crt"]) {
-		t.Error("it has no certificate authorities")
-	}
+	assert.True(t, x509.NewCertPool().AppendCertsFromPEM(content["etc/ssl/certs/ca-certificates.crt"]), "it has no certificate authorities")
 	for _, path := range []string{"licenses/go/LICENSE", "licenses/github.com/berth-csi/berth/LICENSE", "licenses/k8s.io/client-go/LICENSE"} {
-		if len(content[path]) == 0 {
-			t.Errorf("it has no %s", path)
-		}
+		assert.NotEmptyf(t, content[path], "it has no %s", path)
 	}
 	program, err := elf.NewFile(bytes.NewReader(content["usr/bin/berth-operator"]))
 	require.NoError(t, err)
 	for _, header := range program.Progs {
-		if header.Type == elf.PT_INTERP {
-			t.Error("its program needs a dynamic linker, which the image does not have")
-		}
+		assert.NotEqual(t, elf.PT_INTERP, header.Type, "its program needs a dynamic linker, which the image does not have")
 	}
 }
 
@@ -290,12 +280,9 @@ func TestBaseImageOfCatalogs(t *testing.T) {
 func (r *releasing) checkDeadCode(t *testing.T) {
 	for name, path := range map[string]string{"berth-operator": "usr/bin/berth-operator", "berth-opm": "bin/opm"} {
 		program := files(t, platform(t, r.index(t, name+":latest")))[path]
-		if !bytes.Contains(program, []byte("main.main")) {
-			t.Errorf("the image %s has no program with the names of functions", name)
-		}
-		if bytes.Contains(program, []byte("text/template.(*state).evalField")) {
-			t.Errorf("%s can execute templates: find out why with go build -ldflags=-dumpdep ./cmd/%s 2>&1 | grep ReflectMethod", name, name)
-		}
+		assert.Truef(t, bytes.Contains(program, []byte("main.main")), "the image %s has no program with the names of functions", name)
+		assert.Falsef(t, bytes.Contains(program, []byte("text/template.(*state).evalField")),
+			"%s can execute templates: find out why with go build -ldflags=-dumpdep ./cmd/%s 2>&1 | grep ReflectMethod", name, name)
 	}
 }
 
@@ -324,9 +311,7 @@ func (r *releasing) checkBundles(t *testing.T) {
 				t.Errorf("%s has image %s, want one in the registry, by digest", reference, spec)
 			}
 		}
-		if text := string(b.File("manifests/" + b.Package + ".clusterserviceversion.yaml")); strings.Contains(text, "quay.io/") {
-			t.Errorf("%s still names an image in quay.io", reference)
-		}
+		assert.NotContainsf(t, string(b.File("manifests/"+b.Package+".clusterserviceversion.yaml")), "quay.io/", "%s still names an image in quay.io", reference)
 	}
 }
 
@@ -342,9 +327,7 @@ func (r *releasing) checkCatalogs(t *testing.T) {
 		var complaints bytes.Buffer
 		opm.Stderr = &complaints
 		out, err := opm.Output()
-		if err != nil {
-			t.Fatalf("opm render %s: %v\n%s", catalog.name, err, &complaints)
-		}
+		require.NoErrorf(t, err, "opm render %s\n%s", catalog.name, &complaints)
 		var bundles []string
 		for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 			var document struct{ Schema, Name, Image string }
@@ -381,13 +364,10 @@ func TestBadRegistries(t *testing.T) {
 			_, messages, err := r.release(t.Context(), tc.env, append(tc.flags, "--output", output)...)
 			require.Error(t, err, "it succeeded")
 			for _, want := range tc.want {
-				if !strings.Contains(messages, want) {
-					t.Errorf("it says:\n%s\nwant %q", messages, want)
-				}
+				assert.Contains(t, messages, want)
 			}
-			if _, err := os.Stat(output); !os.IsNotExist(err) {
-				t.Error("it has compiled programs before it found the fault")
-			}
+			_, err = os.Stat(output)
+			assert.True(t, os.IsNotExist(err), "it has compiled programs before it found the fault")
 		})
 	}
 }
@@ -473,9 +453,7 @@ func checkArchive(t *testing.T, folder string) {
 	mustRun(t, unpacked, "tar", "-xzf", ownArchive(t, folder))
 	mustRun(t, unpacked, "./berth", "version")
 	for _, file := range []string{"LICENSE", "completions/berth.bash", "licenses/github.com/spf13/cobra/LICENSE.txt"} {
-		if _, err := os.Stat(filepath.Join(unpacked, file)); err != nil {
-			t.Error(err)
-		}
+		assert.FileExists(t, filepath.Join(unpacked, file))
 	}
 }
 
@@ -483,9 +461,8 @@ func checkArchive(t *testing.T, folder string) {
 func ownArchive(t *testing.T, folder string) string {
 	t.Helper()
 	archives, err := filepath.Glob(filepath.Join(folder, "berth-*-"+runtime.GOOS+"-"+runtime.GOARCH+".tar.gz"))
-	if err != nil || len(archives) != 1 {
-		t.Fatalf("archives %v (%v), want one for this machine", archives, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, archives, 1, "archives, want one for this machine")
 	return archives[0]
 }
 

@@ -51,9 +51,7 @@ func (r *releasing) releaseByWorkflow(t *testing.T, clone string, u *verifier) {
 	command.Dir = clone
 	command.Env = append(os.Environ(), "REGISTRY="+r.prefix, "SIGNING_KEY="+string(key), "RUNNER_TEMP="+t.TempDir(), "PINS="+r.pins, "MUST_GATHER_BASE="+r.base)
 	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	require.NoError(t, err, string(out))
 	t.Logf("the release:\n%s", out)
 }
 
@@ -108,9 +106,7 @@ func (u *verifier) checkSums(t *testing.T, archives string) {
 	require.NoError(t, err)
 	other := filepath.Join(t.TempDir(), "SHA256SUMS")
 	require.NoError(t, os.WriteFile(other, append(content, '\n'), 0o600))
-	if u.verify(t, "verify-blob", "--bundle", sums+".sigstore.json", other) == nil {
-		t.Error("cosign verifies checksums that somebody has changed")
-	}
+	assert.Error(t, u.verify(t, "verify-blob", "--bundle", sums+".sigstore.json", other), "cosign verifies checksums that somebody has changed")
 	mustRun(t, archives, "sha256sum", "--check", "--strict", "SHA256SUMS")
 }
 
@@ -127,9 +123,7 @@ func (r *releasing) checkSignatures(t *testing.T, u *verifier) {
 	for _, reference := range signed {
 		assert.NoError(t, u.verify(t, "verify", r.byDigest(t, reference)))
 	}
-	if u.verify(t, "verify", r.base) == nil {
-		t.Error("cosign verifies an image that nobody signed")
-	}
+	assert.Error(t, u.verify(t, "verify", r.base), "cosign verifies an image that nobody signed")
 }
 
 // checkSignedDocuments checks the signatures of the SBOM and the provenance of the operator's image.
@@ -140,9 +134,7 @@ func (r *releasing) checkSignedDocuments(t *testing.T, u *verifier) {
 	one, err := platform(t, index).Digest()
 	require.NoError(t, err)
 	documents := append(r.documents(t, "berth-operator", whole, provenanceType), r.documents(t, "berth-operator", one, sbomType)...)
-	if len(documents) != 2 {
-		t.Errorf("the registry lists %v, want a provenance and an SBOM", documents)
-	}
+	assert.Len(t, documents, 2, "the registry lists; want a provenance and an SBOM")
 	for _, document := range documents {
 		assert.NoError(t, u.verify(t, "verify", document.Name()))
 	}
@@ -155,9 +147,7 @@ func (r *releasing) checkAnotherClone(t *testing.T) {
 	elsewhere := *r
 	elsewhere.root, elsewhere.prefix = clone, r.Address+"/again"
 	_, messages, err := elsewhere.release(t.Context(), []string{"GOCACHE=" + t.TempDir()}, "--output", t.TempDir())
-	if err != nil {
-		t.Fatalf("%v\n%s", err, messages)
-	}
+	require.NoError(t, err, messages)
 	for _, p := range programImages {
 		again := platform(t, elsewhere.index(t, p.name+":latest"))
 		digest, err := again.Digest()
@@ -176,9 +166,8 @@ func (r *releasing) serveBase(t *testing.T) string {
 	index, err := oci.Content{Files: map[string][]byte{"bin/bash": []byte("a stand-in")}}.Index()
 	require.NoError(t, err)
 	reference := r.Address + "/base:all"
-	if _, err := oci.Push(t.Context(), reference, index); err != nil {
-		t.Fatal(err)
-	}
+	_, err = oci.Push(t.Context(), reference, index)
+	require.NoError(t, err)
 	return reference
 }
 
@@ -196,7 +185,5 @@ func (r *releasing) checkSizes(t *testing.T, name string) {
 			t.Errorf("%s for %s has %d bytes compressed (%v), want at most %d", name, m.Platform.Architecture, size, err, maxOperator)
 		}
 	}
-	if !slices.Equal(architectures, oci.Architectures) {
-		t.Errorf("%s is for %v, want %v", name, architectures, oci.Architectures)
-	}
+	assert.Equal(t, oci.Architectures, architectures, name)
 }

@@ -31,9 +31,8 @@ func TestAdd(t *testing.T) {
 			catalogs.WriteBundle(t, "bundles/1.1.0", "tide", "1.1.0", "")
 			file := archive.Files[0].Name
 			channels, _, _ := strings.Cut(string(archive.Comment), "\n")
-			if _, err := addition.Add(t.Context(), addition.Request{File: file, Bundle: "bundles/1.1.0", Channels: strings.Fields(channels)}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := addition.Add(t.Context(), addition.Request{File: file, Bundle: "bundles/1.1.0", Channels: strings.Fields(channels)})
+			require.NoError(t, err)
 			got, err := os.ReadFile(file)
 			require.NoError(t, err)
 			catalogs.Compare(t, path, archive, string(got), *update)
@@ -48,9 +47,8 @@ func check(t *testing.T, file string) {
 	dir := file
 	if strings.HasPrefix(file, "template") {
 		built, err := build.Templates(t.Context(), []string{file}, build.Options{})
-		if err != nil || findings.Count(built.Found, findings.Error) > 0 {
-			t.Fatal(built, err)
-		}
+		require.NoError(t, err)
+		require.Zero(t, findings.Count(built.Found, findings.Error), built)
 		defer built.Close()
 		if dir, err = built.Catalogs[0].Write("out"); err != nil {
 			t.Fatal(err)
@@ -73,9 +71,8 @@ func TestAddImage(t *testing.T) {
 	catalogs.Write(t, "semver.yaml", "schema: olm.semver\nstable:\n  bundles:\n  - image: quay.io/example/tide:v1\n")
 	catalogs.Write(t, "catalog.yaml", channel)
 	for file, want := range map[string]string{"semver.yaml": "  - image: " + address + "/tide:v1.1.0\n", "catalog.yaml": "image: " + address + "/tide@" + digest + "\n"} {
-		if _, err := addition.Add(t.Context(), addition.Request{File: file, Bundle: address + "/tide:v1.1.0"}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := addition.Add(t.Context(), addition.Request{File: file, Bundle: address + "/tide:v1.1.0"})
+		require.NoError(t, err)
 		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: error %v, no %q in\n%s", file, err, want, text)
 		}
@@ -100,26 +97,23 @@ func TestAddRebuilt(t *testing.T) {
 		"\nsubstitutions:\n- {name: quay.io/example/sun:v2, base: sun.v1.0.0}\n"
 	catalogs.Write(t, "tide.yaml", template)
 	rebuilt("1")
-	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "1"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "1"})
+	require.NoError(t, err)
 	text, err := os.ReadFile("tide.yaml")
 	if diff := cmp.Diff(template+"- name: \"1\"\n  base: tide.v1.0.0\n", string(text)); err != nil || diff != "" {
 		t.Errorf("error %v, -want +got:\n%s", err, diff)
 	}
 	rebuilt("2")
-	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "2"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "2"})
+	require.NoError(t, err)
 	after, err := os.ReadFile("tide.yaml")
 	if diff := cmp.Diff(string(text)+"- name: \"2\"\n  base: tide.v1.0.0-1\n", string(after)); err != nil || diff != "" {
 		t.Errorf("error %v, -want +got:\n%s", err, diff)
 	}
 	require.NoError(t, os.RemoveAll("1"))
 	rebuilt("3")
-	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "3"}); err == nil || !strings.Contains(err.Error(), "tide.yaml:15: ") {
-		t.Errorf("error %v, want one with the line of the image that cannot be read", err)
-	}
+	_, err = addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "3"})
+	assert.ErrorContains(t, err, "tide.yaml:15: ", "want one with the line of the image that cannot be read")
 }
 
 // TestAddToLink: a link stays a link, and its target gets the bundle.
@@ -129,13 +123,11 @@ func TestAddToLink(t *testing.T) {
 	catalogs.WriteBundle(t, "bundles/1.1.0", "tide", "1.1.0", "")
 	catalogs.Write(t, "kept/tide.yaml", "schema: olm.semver\nstable:\n  bundles:\n  - image: ../bundles/1.0.0\n")
 	require.NoError(t, os.Symlink("kept/tide.yaml", "tide.yaml"))
-	if _, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "bundles/1.1.0"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := addition.Add(t.Context(), addition.Request{File: "tide.yaml", Bundle: "bundles/1.1.0"})
+	require.NoError(t, err)
 	text, err := os.ReadFile("kept/tide.yaml")
-	if err != nil || !strings.Contains(string(text), "bundles/1.1.0") {
-		t.Errorf("the file is %q, %v; want it to name the bundle", text, err)
-	}
+	assert.NoError(t, err)
+	assert.Contains(t, string(text), "bundles/1.1.0")
 	if target, err := os.Readlink("tide.yaml"); target != "kept/tide.yaml" {
 		t.Errorf("the link leads to %q, %v", target, err)
 	}

@@ -30,18 +30,16 @@ func TestTemplateLikeOPM(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, catalogs.Generate(dir, kind))
 		files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
-		if err != nil || len(files) != 1 {
-			t.Fatal(files, err)
-		}
+		require.NoError(t, err)
+		require.Len(t, files, 1)
 		for _, to := range []conversion.Kind{conversion.Basic, conversion.Substitutes} {
 			for _, format := range conversion.Formats {
 				t.Run(kind.Name+" "+string(to)+" "+format, func(t *testing.T) {
 					want, err := exec.CommandContext(t.Context(), opm, "alpha", "convert-template", string(to), "-o", format, files[0]).Output()
 					require.NoError(t, err)
 					got, lost, err := conversion.Template(t.Context(), dir, to, format)
-					if err != nil || len(lost) > 0 {
-						t.Fatal(lost, err)
-					}
+					require.NoError(t, err)
+					require.Empty(t, lost)
 					assert.Empty(t, cmp.Diff(strings.TrimRight(string(want), "\n"), strings.TrimRight(string(got), "\n")), "-opm +ours")
 				})
 			}
@@ -71,14 +69,11 @@ func TestThereAndBack(t *testing.T) {
 				catalog := t.TempDir()
 				catalogs.Write(t, filepath.Join(catalog, "tide.yaml"), want)
 				text, lost, err := conversion.Template(t.Context(), catalog, kind, format, "tide")
-				if err != nil || len(lost) > 0 {
-					t.Fatal(lost, err)
-				}
+				require.NoError(t, err)
+				require.Empty(t, lost)
 				again := filepath.Join(t.TempDir(), "again.yaml")
 				catalogs.Write(t, again, string(text))
-				if diff := cmp.Diff(want, built(t, again, render.Described)); diff != "" {
-					t.Errorf("-first +again:\n%s\nof\n%s", diff, text)
-				}
+				assert.Emptyf(t, cmp.Diff(want, built(t, again, render.Described)), "-first +again, of\n%s", text)
 			})
 		}
 	}

@@ -24,9 +24,8 @@ func TestParse(t *testing.T) {
 		Bundles:  []declcfg.Bundle{object, catalogs.Bundle("tide", "tide.v1.1.0")},
 	}
 	c, faults, err := fbc.Parse("here", config)
-	if err != nil || len(faults) > 0 {
-		t.Fatal(faults, err)
-	}
+	require.NoError(t, err)
+	require.Empty(t, faults)
 	for name, want := range map[string]bool{"tide.v1.0.0": true, "tide.v1.1.0": false} {
 		details, err := c.Find("tide").FindBundle(name).Details()
 		require.NoError(t, err)

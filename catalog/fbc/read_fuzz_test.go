@@ -2,33 +2,24 @@ package fbc
 
 import (
 	"bytes"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/test/catalogs"
 )
 
 // FuzzDecode compares with operator-registry: a file that it cannot read has a finding, and findings are at lines of the
 // file.
 func FuzzDecode(f *testing.F) {
-	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatal(archives, err)
-	}
-	for _, path := range archives {
-		archive, err := txtar.ParseFile(path)
-		require.NoError(f, err)
-		for _, file := range archive.Files {
-			f.Add(file.Data)
-		}
+	for _, file := range catalogs.Files(f, "../rules/testdata/validate") {
+		f.Add(file.Data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		bundles := 0
@@ -67,18 +58,10 @@ func FuzzDecode(f *testing.F) {
 
 // FuzzScan compares bundles that are scanned in place with the same bundles decoded.
 func FuzzScan(f *testing.F) {
-	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatal(archives, err)
-	}
-	for _, path := range archives {
-		archive, err := txtar.ParseFile(path)
-		require.NoError(f, err)
-		for _, file := range archive.Files {
-			documents, _ := document.Parse("catalog.yaml", file.Data)
-			for _, d := range documents {
-				f.Add(d.Content)
-			}
+	for _, file := range catalogs.Files(f, "../rules/testdata/validate") {
+		documents, _ := document.Parse("catalog.yaml", file.Data)
+		for _, d := range documents {
+			f.Add(d.Content)
 		}
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -51,9 +51,8 @@ entries: [{reference: {schema: olm.package}, message: ebb}]
 `)
 	catalogs.Write(t, filepath.Join(dir, "ebb.json"), `{"schema": "olm.package", "name": "ebb"}`)
 	c, found, err := fbc.Read(t.Context(), dir)
-	if err != nil || len(found) > 0 {
-		t.Fatal(found, err)
-	}
+	require.NoError(t, err)
+	require.Empty(t, found)
 	var got []string
 	for _, p := range c.Packages {
 		got = append(got, p.Name)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -122,9 +123,7 @@ func TestBounds(t *testing.T) {
 			}
 			t.Logf("of %d bytes: %v times as large", text.Len(), sizes)
 			for format, times := range sizes {
-				if times > 12 {
-					t.Errorf("%s is %d times as large as the catalog of %d bytes, want at most 12", format, times, text.Len())
-				}
+				assert.LessOrEqualf(t, times, 12, "how many times as large as the catalog of %d bytes %s is", text.Len(), format)
 			}
 		})
 	}

@@ -129,9 +129,7 @@ func TestDefaultChannelComesFirst(t *testing.T) {
 	var got []string
 	for _, c := range Of(c.Find("tide"))[0].Channels {
 		got = append(got, c.Name+" "+c.Nodes[0].label())
-		if c.Nodes[0].Row != 0 {
-			t.Errorf("the head of %s is in row %d", c.Name, c.Nodes[0].Row)
-		}
+		assert.Zerof(t, c.Nodes[0].Row, "the row of the head of %s", c.Name)
 	}
 	assert.Empty(t, cmp.Diff([]string{"stable 1.1.29 (head)", "alpha 1.9.29 (head)", "beta 1.5.29 (head)"}, got), "the top of each channel (-want +got)")
 }

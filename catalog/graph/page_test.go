@@ -236,9 +236,8 @@ func TestOnePackage(t *testing.T) {
 // TestPageOfReleases opens the catalogs that this repository releases, and every version in them.
 func TestPageOfReleases(t *testing.T) {
 	dirs, err := filepath.Glob("../certified")
-	if err != nil || len(dirs) == 0 {
-		t.Fatal(dirs, err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, dirs)
 	for _, dir := range dirs {
 		c, err := rules.Load(t.Context(), dir)
 		require.NoError(t, err)

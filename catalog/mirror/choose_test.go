@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -114,9 +113,7 @@ func TestChoose(t *testing.T) {
 				defer m.Close()
 				got = shown(m.Packages[0])
 			}
-			if !regexp.MustCompile("^(" + tc.want + ")$").MatchString(got) {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
+			assert.Regexp(t, "^("+tc.want+")$", got)
 		})
 	}
 }
@@ -161,9 +158,7 @@ func TestShippedCatalogs(t *testing.T) {
 				require.NoError(t, err)
 				m, err := mirror.New(t.Context(), dir, mirror.Options{Name: "sea", Tag: "latest", Choice: mirror.Choice{Selections: []mirror.Selection{s}}})
 				if err != nil {
-					if !strings.Contains(err.Error(), "is not among the channels to mirror") {
-						t.Errorf("%s: %v", text, err)
-					}
+					assert.ErrorContains(t, err, "is not among the channels to mirror", text)
 					continue
 				}
 				assert.NoError(t, m.Close())

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // TestSlowImagesTogether: many images, each a little faster than its limit, take the limit of one together, and images that are as
@@ -35,9 +37,7 @@ func TestSlowImagesTogether(t *testing.T) {
 			t.Errorf("they took %s, want at most %s; the last said %s", took, most, refused)
 		}
 		for range 10 {
-			if err := takes("honest.example/image", 20<<20, 57*time.Minute); err != nil {
-				t.Errorf("an image of 20 MiB at 6 KiB a second: %v", err)
-			}
+			assert.NoError(t, takes("honest.example/image", 20<<20, 57*time.Minute), "an image of 20 MiB at 6 KiB a second")
 		}
 	})
 }

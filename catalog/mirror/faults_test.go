@@ -53,20 +53,27 @@ func login(t *testing.T, users map[string]string) {
 	t.Setenv("DOCKER_CONFIG", dir)
 }
 
+// answering wraps a registry, and answers some requests instead of it.
+func answering(some func(*http.Request) bool, answer http.HandlerFunc) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if some(r) {
+				answer(w, r)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+}
+
 // TestFaults: errors name the fault and the remedy, the destination gets no catalog, and after the remedy the same
 // command succeeds.
 func TestFaults(t *testing.T) {
 	var broken atomic.Bool
 	inRequests := func(of string, answer http.HandlerFunc) func(http.Handler) http.Handler {
-		return func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if broken.Load() && strings.Contains(r.URL.Path, of) && r.Method == http.MethodGet {
-					answer(w, r)
-					return
-				}
-				h.ServeHTTP(w, r)
-			})
-		}
+		return answering(func(r *http.Request) bool {
+			return broken.Load() && strings.Contains(r.URL.Path, of) && r.Method == http.MethodGet
+		}, answer)
 	}
 	for _, tc := range []struct {
 		name   string
@@ -78,28 +85,16 @@ func TestFaults(t *testing.T) {
 			`(?s)bundle tide.v1.0.0: image .*tide-bundle@sha256:.* has no such image\nbundle tide.v1.1.0: .*bundle tide.v2.0.0: .*`},
 		{"no login to the source", inRequests("/v2/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), nil,
 			"(?s)bundle tide.*: image .* 401 Unauthorized.*; check the name, and log in with `docker login .*\nregistry 127.0.0.1:\\d+ failed for 3 images, so \\d other images from it were not tried"},
-		{"no login to the destination", nil, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if broken.Load() {
-					w.WriteHeader(http.StatusForbidden)
-					return
-				}
-				h.ServeHTTP(w, r)
-			})
-		}, "checking the destination for image 127.0.0.1:\\d+/[^ ]+: .*403 Forbidden.*; log in with `docker login .*` as somebody who may push there"},
+		{"no login to the destination", nil, answering(func(*http.Request) bool { return broken.Load() }, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+		}), "checking the destination for image 127.0.0.1:\\d+/[^ ]+: .*403 Forbidden.*; log in with `docker login .*` as somebody who may push there"},
 		{"a blob with other content", inRequests("/blobs/", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("something else")) }), nil,
 			`(?s)bundle tide.v1.0.0: copying image .*: blob sha256:.*: its blob sha256:.* does not have the \d+ bytes that its manifest says; expected the same size`},
 		{"a manifest with other content", inRequests("/manifests/sha256:", func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("{}")) }), nil,
 			`(?s)bundle tide.*: image .*: manifest digest: .* does not match requested digest: .*`},
-		{"a destination without room", nil, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if broken.Load() && r.Method == http.MethodPatch {
-					http.Error(w, `{"errors": [{"code": "DENIED", "message": "quota exceeded"}]}`, http.StatusInsufficientStorage)
-					return
-				}
-				h.ServeHTTP(w, r)
-			})
-		}, `writing the catalog's record in the destination: .*DENIED: quota exceeded.*`},
+		{"a destination without room", nil, answering(func(r *http.Request) bool { return broken.Load() && r.Method == http.MethodPatch }, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `{"errors": [{"code": "DENIED", "message": "quota exceeded"}]}`, http.StatusInsufficientStorage)
+		}), `writing the catalog's record in the destination: .*DENIED: quota exceeded.*`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			broken.Store(false)
@@ -111,9 +106,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
 			broken.Store(false)
-			if got := digestIn(t, to+"/sea:latest"); got != "" {
-				t.Error("there is a catalog, whose images are not there")
-			}
+			assert.Empty(t, digestIn(t, to+"/sea:latest"), "there is a catalog, whose images are not there")
 			if _, _, _, err := run(t, t.Context(), s.dir, to); err != nil {
 				t.Errorf("once it is right: %v", err)
 			}
@@ -149,9 +142,7 @@ func TestHalfPushedIndex(t *testing.T) {
 	require.NoError(t, remote.Delete(ref.Context().Digest(child)))
 	_, _, _, err = run(t, t.Context(), s.dir, registry.Start(t, nil))
 	want := "bundle tide.v2.0.0: image " + s.images[4] + ": it lists " + child + ", which its registry does not have: it was pushed incompletely, or deleted in part; push it again"
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
+	assert.EqualError(t, err, want)
 }
 
 // TestCredentials: each registry gets only its own login, wherever another one redirects to.
@@ -257,9 +248,7 @@ func replace(t *testing.T, file, what, by string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	check(t, err)
-	if !strings.Contains(string(text), what) {
-		t.Fatalf("%s does not contain %s", file, what)
-	}
+	require.Contains(t, string(text), what, file)
 	check(t, os.WriteFile(file, []byte(strings.Replace(string(text), what, by, 1)), 0o600))
 }
 
@@ -345,15 +334,12 @@ func TestDiskFull(t *testing.T) {
 	t.Cleanup(func() { check(t, syscall.Unmount(disk, 0)) })
 	to := "oci:" + filepath.Join(disk, "carried")
 	_, copied, _, err := run(t, t.Context(), s.dir, to)
-	if err == nil || !strings.Contains(err.Error(), "no space left on device; make room in "+disk+"/carried and repeat the command: it copies only missing content") {
-		t.Errorf("on a full disk: %v", err)
-	}
+	assert.ErrorContains(t, err, "no space left on device; make room in "+disk+"/carried and repeat the command: it copies only missing content", "on a full disk")
 	if left, err := filepath.Glob(filepath.Join(disk, "carried/blobs/sha256/.unfinished-*")); err != nil || len(left) > 0 {
 		t.Errorf("%v are left, %v", left, err)
 	}
-	if _, err := source.Open(t.Context(), to); err == nil {
-		t.Error("the folder is not finished, and is a source")
-	}
+	_, err = source.Open(t.Context(), to)
+	assert.Error(t, err, "the folder is not finished, and is a source")
 	check(t, syscall.Mount("small", disk, "tmpfs", syscall.MS_REMOUNT, "size=16m"))
 	d, rest, _, err := run(t, t.Context(), s.dir, to)
 	if err != nil || copied == 0 || rest+copied != d.Size {

@@ -58,9 +58,8 @@ func fill(t *testing.T, s *sea) *sea {
 	text += "---\nschema: sea.example.com.chart\npackage: tide\nname: depths\ndepth: 3\n"
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "catalog.yaml"), []byte(text), 0o644))
 	last := s.images[len(s.images)-1]
-	if _, err := oci.Attach(t.Context(), strings.Replace(last, s.address, s.open, 1), "application/spdx+json", []byte(`{"spdxVersion": "SPDX-2.3"}`)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := oci.Attach(t.Context(), strings.Replace(last, s.address, s.open, 1), "application/spdx+json", []byte(`{"spdxVersion": "SPDX-2.3"}`))
+	require.NoError(t, err)
 	digest := last[strings.Index(last, "sha256:"):]
 	s.push(t, "example/deep/tide", strings.Replace(digest, ":", "-", 1)+".sig") // as cosign attaches a signature
 	return s
@@ -183,9 +182,7 @@ func TestMirror(t *testing.T) {
 			wanted := s.images[2:6] // the images of 1.1.0 and 2.0.0
 			checkCopied(t, to, wanted)
 			assert.Lenf(t, d.Images, len(wanted), "%d images, want %d", len(d.Images), len(wanted))
-			if got := digestIn(t, to+"/"+placeOf(s.address+"/example/tide-bundle:v1.0.0")); got != "" {
-				t.Errorf("a version that nobody chose is there: %s", got)
-			}
+			assert.Empty(t, digestIn(t, to+"/"+placeOf(s.address+"/example/tide-bundle:v1.0.0")), "a version that nobody chose is there")
 			path := placeOf(wanted[3])
 			if referrers, signed := attachedTo(t, to+"/"+path); referrers != 1 || !signed {
 				t.Errorf("%d referrers of %s, and a signature: %t; want 1 and true", referrers, path, signed)
@@ -213,16 +210,12 @@ func checkResources(t *testing.T, s *sea, to, dir string) {
 	text, err := os.ReadFile(filepath.Join(catalog, "tide", "catalog.json"))
 	require.NoError(t, err)
 	for _, passed := range []string{`"olm.maxOpenShiftVersion"`, `12345678901234567890`, `"sea.example.com.chart"`} {
-		if !strings.Contains(string(text), passed) {
-			t.Errorf("the catalog has lost %s", passed)
-		}
+		assert.Contains(t, string(text), passed, "the catalog has lost something")
 	}
 	full, _, err := fbc.Read(t.Context(), s.dir)
 	require.NoError(t, err)
 	for _, f := range rules.Against(c, full) { // updates still lead from dropped entries to the head
-		if f.Rule != "against-gone" {
-			t.Error(f)
-		}
+		assert.Equal(t, "against-gone", f.Rule, f)
 	}
 	for file, want := range map[string]string{
 		"imagedigestmirrorset.yaml": fmt.Sprintf("  - mirrors:\n    - %[1]s/%[3]s/example/deep/tide\n    source: %[2]s/example/deep/tide\n  - mirrors:\n    - %[1]s/%[3]s/example/tide-bundle\n    source: %[2]s/example/tide-bundle\n", to, s.address, placeOf(s.address + "/")[:len(s.address)+1]),
@@ -231,13 +224,9 @@ func checkResources(t *testing.T, s *sea, to, dir string) {
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, file))
 		require.NoError(t, err)
-		if !strings.Contains(string(text), want) {
-			t.Errorf("%s lacks %q:\n%s", file, want, text)
-		}
+		assert.Contains(t, string(text), want, file)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "imagetagmirrorset.yaml")); err == nil {
-		t.Error("there is an ImageTagMirrorSet, but no image is named by tag")
-	}
+	assert.NoFileExists(t, filepath.Join(dir, "imagetagmirrorset.yaml"), "there is an ImageTagMirrorSet, but no image is named by tag")
 }
 
 // TestTags: an image that the catalog names by tag is copied under it, and nodes are told to look for that tag in the mirror.
@@ -253,9 +242,7 @@ func TestTags(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(resources, "imagetagmirrorset.yaml"))
 	require.NoError(t, err)
 	want := fmt.Sprintf("apiVersion: config.openshift.io/v1\nkind: ImageTagMirrorSet\nmetadata:\n  name: sea\nspec:\n  imageTagMirrors:\n  - mirrors:\n    - %s/%s\n    source: %s/example/deep/tide\n", to, placeOf(s.address+"/example/deep/tide"), s.address)
-	if string(text) != want {
-		t.Errorf("the ImageTagMirrorSet is\n%s\nwant\n%s", text, want)
-	}
+	assert.Equal(t, want, string(text), "the ImageTagMirrorSet")
 }
 
 // blobReads wraps a registry, and calls before for each read of a blob.
@@ -310,21 +297,16 @@ func TestResume(t *testing.T) {
 				if err == nil {
 					break
 				}
-				if ended > 20 {
-					t.Fatalf("it makes no progress: %v", err)
-				}
+				require.LessOrEqualf(t, ended, 20, "it makes no progress: %v", err)
 				if kind == "registry" && digestIn(t, to+"/sea:latest") != "" {
 					t.Error("the catalog is there, and its images are not")
 				}
 				if kind == "folder" {
-					if _, err := source.Open(t.Context(), destination); err == nil || !strings.Contains(err.Error(), "index.json") {
-						t.Errorf("an unfinished folder is a source: %v", err)
-					}
+					_, err := source.Open(t.Context(), destination)
+					assert.ErrorContains(t, err, "index.json", "an unfinished folder is a source")
 				}
 			}
-			if ended < 2 {
-				t.Fatalf("it ended early %d times; the test needs more", ended)
-			}
+			require.GreaterOrEqual(t, ended, 2, "it ended early too few times for this test")
 			again := 0
 			for _, times := range served {
 				again += times - 1

@@ -45,9 +45,7 @@ func TestPolicy(t *testing.T) {
 			}
 		}
 	}
-	if digestIn(t, to+"/sea:latest") != "" {
-		t.Error("the catalog was copied")
-	}
+	assert.Empty(t, digestIn(t, to+"/sea:latest"), "the catalog was copied")
 }
 
 // TestWriteSignatures: simple signatures are where a node that pulls from the mirror looks for them, and nothing is written through a link.

@@ -2,7 +2,6 @@ package mirror_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
 )
@@ -26,16 +25,8 @@ import (
 // after the remedy the same command succeeds.
 func TestProgramFaults(t *testing.T) {
 	v := newVoyage(t)
-	answering := func(method, path string, answer http.HandlerFunc) func(http.Handler) http.Handler {
-		return func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method == method && strings.Contains(r.URL.Path, path) {
-					answer(w, r)
-					return
-				}
-				h.ServeHTTP(w, r)
-			})
-		}
+	blobs := func(method string) func(*http.Request) bool {
+		return func(r *http.Request) bool { return r.Method == method && strings.Contains(r.URL.Path, "/blobs/") }
 	}
 	for _, tc := range []struct {
 		name  string
@@ -48,10 +39,10 @@ func TestProgramFaults(t *testing.T) {
 			"checking the destination for image .*401 Unauthorized.*; log in with `docker login " + v.to.Address + "` as somebody who may push there"},
 		{"a destination that is down", func(v *voyage) { v.to = &registry.Secure{Address: registry.Nobody()} }, "connection refused; check that 127.0.0.1:.* can be reached"},
 		{"a blob with another digest", func(v *voyage) {
-			v.from.Guard(answering(http.MethodGet, "/blobs/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "flotsam") }))
+			v.from.Guard(answering(blobs(http.MethodGet), func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "flotsam") }))
 		}, "copying image " + v.from.Address + "/example/.*: blob sha256:.*: its blob sha256:.* expected the same"},
 		{"nobody may push", func(v *voyage) {
-			v.to.Guard(answering(http.MethodPost, "/blobs/", func(w http.ResponseWriter, _ *http.Request) {
+			v.to.Guard(answering(blobs(http.MethodPost), func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusUnauthorized)
 			}))
 		}, "copying image .*401 Unauthorized.*log in with `docker login " + v.to.Address + "` as somebody who may push there"},
@@ -62,9 +53,7 @@ func TestProgramFaults(t *testing.T) {
 			defer v.to.Guard(nil)
 			tc.wrong(&broken)
 			said := failing(t, broken.mirror(t, v.catalog(), broken.destination()))
-			if !regexp.MustCompile(tc.want).MatchString(said) {
-				t.Errorf("it says\n%s\nwant %s", said, tc.want)
-			}
+			assert.Regexp(t, tc.want, said)
 			v.mustBeWhole(t, false)
 		})
 	}
@@ -87,9 +76,8 @@ func TestNoRoomForObjects(t *testing.T) {
 	before := contents(t, disk)
 	file, err := os.Create(ballast)
 	check(t, err)
-	if _, err := io.Copy(file, zeros{}); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("the disk does not get full: %v", err)
-	}
+	_, err = io.Copy(file, zeros{})
+	require.ErrorIs(t, err, syscall.ENOSPC, "the disk does not get full")
 	check(t, file.Close())
 	said := failing(t, again())
 	if want := "the images and the catalog are copied, but the objects for clusters are not written to " + objects; !strings.Contains(said, want) || !strings.Contains(said, "no space left on device") {

@@ -56,9 +56,7 @@ func missing(t *testing.T, cmd *exec.Cmd) int64 {
 	var stderr bytes.Buffer
 	cmd.Args, cmd.Stderr = append(cmd.Args, "-o", "json"), &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
-	}
+	require.NoErrorf(t, err, "%s\n%s", cmd, &stderr)
 	var d mirror.Document
 	check(t, json.Unmarshal(out, &d))
 	return d.Missing
@@ -87,9 +85,8 @@ func (v *voyage) mustBeWhole(t *testing.T, hasCatalog bool) {
 	if got := digestIn(t, v.to.Open+"/mirror/sea:latest"); (got != "") != hasCatalog {
 		t.Errorf("the destination has the catalog %q; want one: %v", got, hasCatalog)
 	}
-	if _, err := os.Stat(filepath.Join(v.dir, "mirror")); (err == nil) != hasCatalog {
-		t.Errorf("objects for clusters: %v; want them: %v", err, hasCatalog)
-	}
+	_, err := os.Stat(filepath.Join(v.dir, "mirror"))
+	assert.Equalf(t, hasCatalog, err == nil, "objects for clusters: %v", err)
 }
 
 // interruption blocks a request to a registry until the client is gone.
@@ -173,18 +170,15 @@ func TestKilled(t *testing.T) {
 			require.Error(t, <-ended, "it was killed, and succeeded")
 			v.mustBeWhole(t, false)
 			if to == carried {
-				if _, err := source.Open(t.Context(), "oci:"+filepath.Join(v.dir, "carried")); err == nil || !strings.Contains(err.Error(), "index.json") {
-					t.Errorf("an unfinished folder is a source: %v", err)
-				}
+				_, err := source.Open(t.Context(), "oci:"+filepath.Join(v.dir, "carried"))
+				assert.ErrorContains(t, err, "index.json", "an unfinished folder is a source")
 			}
 
 			if rest := missing(t, v.mirror(t, from, to)); rest == 0 || rest >= total {
 				t.Errorf("the second run copied %d bytes of %d, want a part of them", rest, total)
 			}
 			for path, times := range i.reads() {
-				if times > 1 {
-					t.Errorf("%s was read %d times", path, times)
-				}
+				assert.LessOrEqualf(t, times, 1, "how often %s was read", path)
 			}
 			if to == carried {
 				if left, err := filepath.Glob(filepath.Join(v.dir, "carried/blobs/sha256/.unfinished-*")); err != nil || len(left) > 0 {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -215,9 +214,8 @@ func TestNewHosts(t *testing.T) {
 	}{{bundle, []string{one}}, {bundle, nil}, {two + "/example/bundle@" + push(t, two+"/example/bundle:v1", "two"), []string{two}}} {
 		catalogWith(t, dir, bundle, tc.related)
 		d, err := runAs(t, dir, to, "sea")
-		if err != nil || !slices.Equal(d.NewHosts, tc.want) {
-			t.Errorf("%v are new, want %v: %v", d.NewHosts, tc.want, err)
-		}
+		assert.NoError(t, err)
+		assert.Equal(t, tc.want, d.NewHosts)
 	}
 }
 
@@ -225,18 +223,13 @@ func TestNewHosts(t *testing.T) {
 func TestOneBadImage(t *testing.T) {
 	var slow atomic.Bool
 	from, to := registry.Start(t, nil), registry.Start(t, nil)+"/mirror"
-	trickling := registry.Start(t, func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if slow.Load() && strings.Contains(r.URL.Path, "/manifests/") {
-				w.Header().Set("Content-Length", "1000")
-				_, _ = w.Write([]byte(" "))
-				w.(http.Flusher).Flush()
-				<-r.Context().Done()
-				return
-			}
-			h.ServeHTTP(w, r)
-		})
-	})
+	manifests := func(r *http.Request) bool { return slow.Load() && strings.Contains(r.URL.Path, "/manifests/") }
+	trickling := registry.Start(t, answering(manifests, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte(" "))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
 	bundle := from + "/example/bundle@" + push(t, from+"/example/bundle:v1", "bundle")
 	bad := trickling + "/example/bad@" + push(t, trickling+"/example/bad:v1", "bad")
 	slow.Store(true)

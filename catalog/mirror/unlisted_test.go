@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -51,9 +53,7 @@ func TestUnlistedImages(t *testing.T) {
 			dir := t.TempDir()
 			catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), text)
 			d, _, _, err := run(t, t.Context(), dir, registry.Start(t, nil)+"/mirror")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			var got []string
 			for _, i := range d.Images {
 				got = append(got, i.Source)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -91,9 +92,7 @@ func TestCheck(t *testing.T) {
 			found, err := checker(t).Check(t.Context(), catalog(t, test.bundles...))
 			require.NoError(t, err)
 			if test.want == nil {
-				if len(found) > 0 {
-					t.Errorf("got %v, want nothing", found)
-				}
+				assert.Empty(t, found)
 				return
 			}
 			if len(found) != 1 || found[0].Rule != test.want[0] || !strings.Contains(found[0].Message, test.want[1]) {

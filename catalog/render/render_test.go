@@ -61,9 +61,8 @@ func TestWriteLikeOpm(t *testing.T) {
 				want, err := exec.CommandContext(t.Context(), opm, append([]string{"render", "-o", format}, dirs...)...).Output()
 				require.NoError(t, err)
 				var got bytes.Buffer
-				if _, err := render.Write(t.Context(), &got, render.Options{Output: format}, dirs); err != nil {
-					t.Fatal(err)
-				}
+				_, err = render.Write(t.Context(), &got, render.Options{Output: format}, dirs)
+				require.NoError(t, err)
 				assert.Emptyf(t, cmp.Diff(string(want), got.String()), "%s: -opm +ours", format)
 			}
 		})
@@ -103,9 +102,8 @@ func TestRelatedImagesLikeOpm(t *testing.T) {
 	want, err := exec.CommandContext(t.Context(), opm, "render", dir).Output()
 	require.NoError(t, err)
 	var got bytes.Buffer
-	if _, err := render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{dir}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{dir})
+	require.NoError(t, err)
 	assert.Empty(t, cmp.Diff(string(want), got.String()), "-opm +ours")
 }
 
@@ -169,9 +167,7 @@ func TestWriteOddCatalogs(t *testing.T) {
 							n++
 						}
 					}
-					if n != 1 {
-						t.Errorf("found %v; want one warning with %q", found, part)
-					}
+					assert.Equalf(t, 1, n, "found %v; want one warning with %q", found, part)
 				}
 			}
 		})
@@ -218,9 +214,7 @@ func validArchives(t *testing.T) map[string][]string {
 		}
 		folders["archive "+filepath.Base(path)] = []string{dir}
 	}
-	if len(folders) < 10 {
-		t.Fatalf("only %d", len(folders))
-	}
+	require.GreaterOrEqual(t, len(folders), 10)
 	return folders
 }
 
@@ -229,9 +223,8 @@ func TestWriteIsStable(t *testing.T) {
 	for _, format := range render.Formats {
 		render := func(dirs ...string) string {
 			var text bytes.Buffer
-			if _, err := render.Write(t.Context(), &text, render.Options{Output: format}, dirs); err != nil {
-				t.Fatal(err)
-			}
+			_, err := render.Write(t.Context(), &text, render.Options{Output: format}, dirs)
+			require.NoError(t, err)
 			return text.String()
 		}
 		first := render("../testdata/catalog", "../server/testdata")
@@ -253,12 +246,9 @@ func TestWriteKeepsDigits(t *testing.T) {
 	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), "schema: olm.package\nname: tide\n---\nschema: olm.bundle\npackage: tide\nname: tide.v1\n"+
 		"properties:\n- type: com.example.depth\n  value: {metres: "+number+"}\n")
 	var got bytes.Buffer
-	if _, err := render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{dir}); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(got.String(), `"metres": `+number) {
-		t.Errorf("got\n%s", got.String())
-	}
+	_, err := render.Write(t.Context(), &got, render.Options{Output: "json"}, []string{dir})
+	require.NoError(t, err)
+	assert.Contains(t, got.String(), `"metres": `+number)
 }
 
 func TestWriteFails(t *testing.T) {
@@ -277,21 +267,17 @@ func TestWriteFails(t *testing.T) {
 		for _, want := range tc.want {
 			assert.ErrorContains(t, err, want, "got error")
 		}
-		if got.Len() > 0 {
-			t.Errorf("it has written %d bytes all the same", got.Len())
-		}
+		assert.Zero(t, got.Len(), "it has written bytes all the same")
 	}
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer full.Close()
-	if _, err := render.Write(t.Context(), full, render.Options{Output: "json"}, []string{"../testdata/catalog"}); err == nil {
-		t.Error("it does not notice that the disk is full")
-	}
+	_, err = render.Write(t.Context(), full, render.Options{Output: "json"}, []string{"../testdata/catalog"})
+	assert.Error(t, err, "it does not notice that the disk is full")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := render.Write(ctx, &bytes.Buffer{}, render.Options{Output: "json"}, []string{"../testdata/catalog"}); !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: got error %v", err)
-	}
+	_, err = render.Write(ctx, &bytes.Buffer{}, render.Options{Output: "json"}, []string{"../testdata/catalog"})
+	assert.ErrorIs(t, err, context.Canceled, "canceled")
 }
 
 // TestSplitLikeOPM: real opm writes the same files, in both formats of bundles.
@@ -308,9 +294,8 @@ func TestSplitLikeOPM(t *testing.T) {
 					if out, err := exec.CommandContext(t.Context(), opm, "migrate", "--migrate-level", string(level), "-o", format, dir, theirs).CombinedOutput(); err != nil {
 						t.Fatalf("opm migrate: %v\n%s", err, out)
 					}
-					if _, err := render.Split(t.Context(), ours, render.Options{Output: format, Level: level}, []string{dir}); err != nil {
-						t.Fatal(err)
-					}
+					_, err := render.Split(t.Context(), ours, render.Options{Output: format, Level: level}, []string{dir})
+					require.NoError(t, err)
 					require.Empty(t, cmp.Diff(catalogs.Tree(t, theirs), catalogs.Tree(t, ours)), "-opm +ours")
 					for _, name := range catalogs.Tree(t, ours) {
 						want, err := os.ReadFile(filepath.Join(theirs, name))
@@ -338,9 +323,8 @@ func TestSplitRefuses(t *testing.T) {
 		"malformed": {"new", "broken", "malformed YAML"},
 		"outside":   {"new", "outside", `package "../../evil" has a name that no folder can have`},
 	} {
-		if _, err := render.Split(t.Context(), tc.dir, render.Options{Output: "yaml"}, []string{tc.source}); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: got error %v, want one with %q", name, err, tc.want)
-		}
+		_, err := render.Split(t.Context(), tc.dir, render.Options{Output: "yaml"}, []string{tc.source})
+		assert.ErrorContains(t, err, tc.want, name)
 	}
 	if got, want := catalogs.Tree(t, "."), []string{"broken", "broken/a.yaml", "full", "full/notes", "outside", "outside/a.yaml"}; !cmp.Equal(got, want) {
 		t.Errorf("left %v, want %v", got, want)
@@ -356,15 +340,13 @@ func TestImageTemplate(t *testing.T) {
 		image, err := render.ParseImageTemplate(text)
 		require.NoError(t, err)
 		var got bytes.Buffer
-		if _, err := render.Write(t.Context(), &got, render.Options{Output: "json", Level: level, Image: image}, []string{dir}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = render.Write(t.Context(), &got, render.Options{Output: "json", Level: level, Image: image}, []string{dir})
+		require.NoError(t, err)
 		assert.Emptyf(t, cmp.Diff(string(want), got.String()), "%s: -opm +ours", level)
 	}
 	for _, text := range []string{"", "quay.io/{{.Image}}", "quay.io/{{range .}}", "{{.Package"} {
-		if _, err := render.ParseImageTemplate(text); err == nil {
-			t.Errorf("%q is a template", text)
-		}
+		_, err := render.ParseImageTemplate(text)
+		assert.Errorf(t, err, "%q is a template", text)
 	}
 }
 

@@ -59,9 +59,8 @@ func gated(t *testing.T, dir, file string, replaced ...string) *fbc.Catalog {
 	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
 	c, found, err := fbc.Read(t.Context(), dir)
-	if err != nil || len(found) > 0 {
-		t.Fatal(found, err)
-	}
+	require.NoError(t, err)
+	require.Empty(t, found)
 	return c
 }
 
@@ -104,9 +103,7 @@ func TestGates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := gated(t, t.TempDir(), tc.file, tc.replaced...)
 			got := rules.CheckGates(c, rules.Options{Profile: profileOf(t, tc.profiles...)})
-			if len(got) != len(tc.want) {
-				t.Fatalf("got %v, want %q", got, tc.want)
-			}
+			require.Lenf(t, got, len(tc.want), "want %q", tc.want)
 			for i, want := range tc.want {
 				if !strings.Contains(got[i].String(), want) {
 					t.Errorf("got %v, want %s", got[i], want)
@@ -121,9 +118,7 @@ func TestGates(t *testing.T) {
 // pipeline.
 func TestRegistriesOfRepository(t *testing.T) {
 	c := gated(t, t.TempDir(), "v4.20/tide/catalog.yaml", "REGISTRY", "quay.io/tide")
-	if found := rules.CheckGates(c, rules.Options{Profile: profileOf(t, "certified"), Registries: []string{"quay.io/tide/"}}); len(found) > 0 {
-		t.Errorf("found %v", found)
-	}
+	assert.Empty(t, rules.CheckGates(c, rules.Options{Profile: profileOf(t, "certified"), Registries: []string{"quay.io/tide/"}}))
 }
 
 // TestPruned: Konflux refuses a catalog that lacks released entries, but for previews.
@@ -150,18 +145,14 @@ func TestPruned(t *testing.T) {
 			assert.Empty(t, cmp.Diff(tc.want, lines(gated(t, t.TempDir(), "tide/catalog.yaml", tc.replaced...))))
 		})
 	}
-	if found := rules.AgainstGates(gated(t, t.TempDir(), "tide/catalog.yaml", "name: stable", "name: steady"), before, gates.Profile{}); len(found) > 0 {
-		t.Errorf("without the gate: %v", found)
-	}
+	assert.Empty(t, rules.AgainstGates(gated(t, t.TempDir(), "tide/catalog.yaml", "name: stable", "name: steady"), before, gates.Profile{}), "without the gate")
 }
 
 // TestRaise: updates by skipRange alone are a warning, and an error for gates that run opm.
 func TestRaise(t *testing.T) {
 	found := []*findings.Finding{{Rule: "channel-path-by-range", Severity: findings.Warning}, {Rule: "replaces-downgrade", Severity: findings.Warning}}
 	rules.Raise(found, profileOf(t, "operatorhub"))
-	if found[0].Severity != findings.Warning {
-		t.Error("operatorhub runs opm")
-	}
+	assert.Equal(t, findings.Warning, found[0].Severity, "operatorhub runs opm")
 	rules.Raise(found, profileOf(t, "community"))
 	if found[0].Severity != findings.Error || found[1].Severity != findings.Warning {
 		t.Errorf("got %v", found)

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -53,14 +56,11 @@ properties: [{type: olm.package, value: {packageName: ebb, version: 1.0.0}}]
 			for use, rulesOf := range map[string]rules.Use{"serve": rules.Serve, "look": rules.Look} {
 				part, err := rules.LoadPart(t.Context(), dir, rulesOf, tc.ask)
 				if tc.err != "" {
-					if err == nil || !strings.Contains(err.Error(), tc.err) {
-						t.Errorf("%s: got error %v, want %s", use, err, tc.err)
-					}
+					assert.ErrorContains(t, err, tc.err, use)
 					continue
 				}
-				if err != nil || part == nil {
-					t.Fatalf("%s: got %v, error %v", use, part, err)
-				}
+				require.NoError(t, err)
+				require.NotNil(t, part, use)
 				if len(part.Warnings) != 1 || !strings.Contains(part.Warnings[0].Message, tc.warning) {
 					t.Errorf("%s: got warnings %v, want one: %s", use, part.Warnings, tc.warning)
 				}

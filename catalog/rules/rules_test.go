@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -38,9 +39,7 @@ func TestCheck(t *testing.T) {
 			archive := catalogs.Extract(t, path, "catalog")
 			accepted := exec.CommandContext(t.Context(), opm, "validate", "catalog").Run() == nil
 			got, valid := judge(t)
-			if (accepted != valid) != explained[name] {
-				t.Errorf("valid by opm: %v, by us: %v; is a difference explained: %v", accepted, valid, explained[name])
-			}
+			assert.Equalf(t, explained[name], accepted != valid, "valid by opm: %v, by us: %v; is a difference explained, and is there one", accepted, valid)
 			catalogs.Compare(t, path, archive, map[bool]string{true: "opm: valid\n", false: "opm: not valid\n"}[accepted]+got, *update)
 		})
 	}
@@ -73,9 +72,8 @@ func TestAgainst(t *testing.T) {
 			before, err := rules.Load(t.Context(), "before")
 			require.NoError(t, err)
 			now, found, err := fbc.Read(t.Context(), "now")
-			if err != nil || len(found) > 0 {
-				t.Fatal(found, err)
-			}
+			require.NoError(t, err)
+			require.Empty(t, found)
 			catalogs.Compare(t, path, archive, reportOf(t, rules.Against(now, before)), *update)
 		})
 	}
@@ -204,9 +202,8 @@ func TestLinksOutside(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
 		t.Errorf("opm: %v\n%s", err, out)
 	}
-	if _, err := rules.Load(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "link.yaml is a symbolic link") {
-		t.Errorf("got error %v, want one about the link", err)
-	}
+	_, err := rules.Load(t.Context(), dir)
+	assert.ErrorContains(t, err, "link.yaml is a symbolic link")
 }
 
 // TestEveryRule checks that some archive breaks each rule, except the rule about very large documents, which package
@@ -276,7 +273,5 @@ func TestRemedies(t *testing.T) {
 			}
 		})
 	}
-	if advised < 10 {
-		t.Errorf("advice was followed %d times; expected more", advised)
-	}
+	assert.GreaterOrEqual(t, advised, 10, "how often advice was followed")
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -30,9 +31,7 @@ func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
 		now, err := rules.Load(t.Context(), dir)
 		require.NoError(t, err)
 		for _, found := range rules.Against(now, before) {
-			if found.Severity == findings.Error {
-				t.Error(found)
-			}
+			assert.NotEqual(t, findings.Error, found.Severity, found)
 		}
 		for subscribed, versions := range community {
 			for _, channel := range []string{subscribed, "stable", "preview"} {

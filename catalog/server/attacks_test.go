@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/operator-registry/pkg/api"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -74,9 +75,7 @@ func TestAttacks(t *testing.T) {
 			frame, err := a.framer.ReadFrame()
 			require.NoError(t, err, "the server does not say that it is too much")
 			if away, ok := frame.(*http2.GoAwayFrame); ok {
-				if away.ErrCode != http2.ErrCodeEnhanceYourCalm {
-					t.Errorf("the server goes away with %v, want %v", away.ErrCode, http2.ErrCodeEnhanceYourCalm)
-				}
+				assert.Equal(t, http2.ErrCodeEnhanceYourCalm, away.ErrCode, "the server goes away with")
 				return
 			}
 		}
@@ -93,9 +92,7 @@ func TestAttacks(t *testing.T) {
 		// Streams that are refused were opened before the client knew the server's limit.
 		for refused := 0; refused < streams-16; {
 			frame, err := a.framer.ReadFrame()
-			if err != nil {
-				t.Fatalf("%d streams were refused, want %d: %v", refused, streams-16, err)
-			}
+			require.NoErrorf(t, err, "%d streams were refused, want %d", refused, streams-16)
 			if reset, ok := frame.(*http2.RSTStreamFrame); ok && reset.ErrCode == http2.ErrCodeRefusedStream {
 				refused++
 			}
@@ -138,17 +135,14 @@ func TestAttacks(t *testing.T) {
 	t.Run("send a large request", func(t *testing.T) {
 		t.Parallel()
 		_, err := api.NewRegistryClient(dialFrom(t, serveBy(t, server.Serve, catalogDir), "127.0.0.3")).GetPackage(t.Context(), &api.GetPackageRequest{Name: strings.Repeat("x", 5<<10)})
-		if status.Code(err) != codes.ResourceExhausted {
-			t.Errorf("the answer is: %v", err)
-		}
+		assert.Equalf(t, codes.ResourceExhausted, status.Code(err), "the answer is: %v", err)
 	})
 
 	t.Run("send large headers", func(t *testing.T) {
 		t.Parallel()
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", 20<<10))
-		if _, err := api.NewRegistryClient(dialFrom(t, serveBy(t, server.Serve, catalogDir), "127.0.0.4")).GetPackage(ctx, &api.GetPackageRequest{Name: "tide"}); err == nil {
-			t.Error("it is answered")
-		}
+		_, err := api.NewRegistryClient(dialFrom(t, serveBy(t, server.Serve, catalogDir), "127.0.0.4")).GetPackage(ctx, &api.GetPackageRequest{Name: "tide"})
+		assert.Error(t, err, "it is answered")
 	})
 
 	t.Run("take all connections", func(t *testing.T) {
@@ -159,9 +153,8 @@ func TestAttacks(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), longest)
 			defer cancel()
-			if _, err := olm.GetPackage(ctx, &api.GetPackageRequest{Name: "tide"}, grpc.WaitForReady(true)); err != nil {
-				t.Errorf("OLM gets no answer: %v", err)
-			}
+			_, err := olm.GetPackage(ctx, &api.GetPackageRequest{Name: "tide"}, grpc.WaitForReady(true))
+			assert.NoError(t, err, "OLM gets no answer")
 		}
 		checkAnswers()
 		var attackers []*attacker

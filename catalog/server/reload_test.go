@@ -44,9 +44,8 @@ func TestServeFollowsChanges(t *testing.T) {
 	})
 	held, err := client.ListBundles(t.Context(), &api.ListBundlesRequest{})
 	require.NoError(t, err)
-	if _, err := held.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = held.Recv()
+	require.NoError(t, err)
 
 	write(2)
 	if e := next(t, events); e.Err != nil || len(e.Catalog.Packages[0].Bundles) != 2 || e.Size == 0 {
@@ -76,9 +75,7 @@ func TestServeFollowsChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if count != many {
-		t.Errorf("the stream had %d bundles, of %d", count, many)
-	}
+	assert.Equal(t, many, count, "bundles of the stream")
 	if state := conn.GetState(); state != connectivity.Ready {
 		t.Errorf("the connection is %v", state)
 	}
@@ -86,9 +83,7 @@ func TestServeFollowsChanges(t *testing.T) {
 	for _, want := range []string{"berth_catalog_packages 1\n", "berth_catalog_bundles 3\n", "berth_catalog_cache_bytes ",
 		`berth_catalog_loads_total{outcome="invalid"} 2`, `berth_catalog_loads_total{outcome="served"} 3`, "berth_catalog_loaded_timestamp_seconds ",
 		`grpc_server_handled_total{grpc_code="OK",grpc_method="GetPackage",grpc_service="api.Registry",grpc_type="unary"} 3`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the metrics lack %q", want)
-		}
+		assert.Contains(t, page, want, "the metrics")
 	}
 	if got := get(t, "http://"+metrics+"/healthz"); got != "ok\n" {
 		t.Errorf("health is %q", got)
@@ -165,9 +160,8 @@ func get(t *testing.T, url string) string {
 	require.NoError(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v", url, response.Status, err)
-	}
+	require.NoError(t, err)
+	require.Equalf(t, http.StatusOK, response.StatusCode, "%s: %s", url, response.Status)
 	return string(body)
 }
 

@@ -73,9 +73,7 @@ func TestServeAnswersLikeOpm(t *testing.T) {
 		for _, q := range questions {
 			t.Run(name+"/"+q.name, func(t *testing.T) {
 				got, want := q.ask(t.Context(), ours), q.ask(t.Context(), theirs)
-				if want == "" {
-					t.Fatal("opm gives no answer, nor an error")
-				}
+				require.NotEmpty(t, want, "opm gives no answer, nor an error")
 				assert.Empty(t, cmp.Diff(want, got), "-opm +ours")
 			})
 		}
@@ -90,9 +88,7 @@ func TestServeAnswersLikeOpmOnEveryKind(t *testing.T) {
 			kind.Packages, kind.Bundles = 4, 30
 			require.NoError(t, catalogs.Generate(dir, kind))
 			want := everything(t, dial(t, serveByOpm(t, dir)))
-			if len(want) < 60 {
-				t.Fatalf("opm gives %d answers only", len(want))
-			}
+			require.GreaterOrEqual(t, len(want), 60, "answers that opm gives")
 			for name, mode := range modes {
 				assert.Emptyf(t, cmp.Diff(want, everything(t, dial(t, serveBy(t, servedAs(mode), dir)))), "%s: -opm +ours", name)
 			}
@@ -335,9 +331,8 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	t.Cleanup(func() { _ = conn.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
-		t.Fatalf("server on %s: %v", address, err)
-	}
+	_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	require.NoErrorf(t, err, "server on %s", address)
 	return conn
 }
 
@@ -355,9 +350,8 @@ func TestServeStops(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, held.Send(&grpc_reflection_v1.ServerReflectionRequest{
 		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}}))
-	if _, err := held.Recv(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = held.Recv()
+	require.NoError(t, err)
 	cancel()
 	select {
 	case err := <-done:
@@ -365,9 +359,8 @@ func TestServeStops(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("server waits for the stream to end")
 	}
-	if _, err := held.Recv(); err == nil {
-		t.Error("the stream has not ended")
-	}
+	_, err = held.Recv()
+	assert.Error(t, err, "the stream has not ended")
 }
 
 func TestServeFails(t *testing.T) {
@@ -422,9 +415,8 @@ func TestUnchangingCatalogChanges(t *testing.T) {
 	kind.Packages, kind.Bundles = 1, 3
 	require.NoError(t, catalogs.Generate(dir, kind))
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, files, 1)
 	mode := servedAs(modes["unchanging, in little memory"])
 	before := everything(t, dial(t, serveBy(t, mode, dir)))
 	conn := dial(t, serveBy(t, mode, dir))

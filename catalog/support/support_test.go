@@ -71,9 +71,8 @@ func read(t *testing.T, packages ...string) *Document {
 	dir := t.TempDir()
 	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), documents)
 	c, found, err := fbc.Read(t.Context(), dir)
-	if err != nil || len(found) > 0 {
-		t.Fatal(found, err)
-	}
+	require.NoError(t, err)
+	require.Empty(t, found)
 	var of []*fbc.Package
 	for _, name := range packages {
 		of = append(of, c.Find(name))

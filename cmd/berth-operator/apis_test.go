@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
@@ -33,9 +34,7 @@ func TestLimits(t *testing.T) {
 		if got := l.applyTo(cfg); got.QPS != test.wantQPS || got.Burst != test.wantBurst {
 			t.Errorf("%q: %v requests a second and %d at once, want %v and %d", test.flags, got.QPS, got.Burst, test.wantQPS, test.wantBurst)
 		}
-		if cfg.QPS != 3 {
-			t.Errorf("%q: the limits of the given configuration were changed", test.flags)
-		}
+		assert.EqualValuesf(t, 3, cfg.QPS, "%q: the limits of the given configuration were changed", test.flags)
 	}
 }
 

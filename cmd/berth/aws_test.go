@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/aws/removal"
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/efs"
@@ -30,9 +33,7 @@ func TestAWSDestroy(t *testing.T) {
 		cmd := newCommand()
 		cmd.SetArgs(append([]string{"aws", "destroy", "--infra-id", "prod-x7k2p"}, args...))
 		cmd.SetOut(out)
-		if err := cmd.ExecuteContext(context.Background()); err != nil {
-			t.Fatalf("berth aws destroy %q: %v", args, err)
-		}
+		require.NoErrorf(t, cmd.ExecuteContext(context.Background()), "berth aws destroy %q", args)
 		return out.String()
 	}
 	if got := run(); strings.Contains(got, "\x1b") || !strings.Contains(got, "delete    file system     "+doomed.ID) ||
@@ -49,9 +50,7 @@ func TestAWSDestroy(t *testing.T) {
 	if got := run("--confirm"); !strings.Contains(got, "deleted   file system "+doomed.ID) || strings.Contains(got, "Nothing was deleted.") {
 		t.Errorf("it printed\n%s", got)
 	}
-	if got := run("--confirm", "--trust-tags-of", byHand.ID, "--trust-tags-of", both.ID); !strings.Contains(got, "deleted   file system "+byHand.ID) {
-		t.Errorf("it printed\n%s", got)
-	}
+	assert.Contains(t, run("--confirm", "--trust-tags-of", byHand.ID, "--trust-tags-of", both.ID), "deleted   file system "+byHand.ID)
 	if left := region.EFS.FileSystems(); len(left) != 1 || left[0].ID != both.ID {
 		t.Errorf("what is left is %+v", left)
 	}

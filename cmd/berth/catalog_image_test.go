@@ -74,9 +74,7 @@ func exitCodeOf(t *testing.T, err error) int {
 		return exitFine
 	}
 	ended, is := err.(*exec.ExitError)
-	if !is {
-		t.Fatal(err)
-	}
+	require.True(t, is, err)
 	return ended.ExitCode()
 }
 
@@ -110,9 +108,8 @@ func TestFindingsOfImages(t *testing.T) {
 		index, err := content.Index()
 		require.NoError(t, err)
 		reference := address + "/harbour/faulty:" + tag
-		if _, err := oci.Push(t.Context(), reference, index); err != nil {
-			t.Fatal(err)
-		}
+		_, err = oci.Push(t.Context(), reference, index)
+		require.NoError(t, err)
 		return reference
 	}
 	for name, tc := range map[string]struct {
@@ -151,9 +148,8 @@ func TestFindingsOfImages(t *testing.T) {
 	index, err := oci.Content{Files: map[string][]byte{"hold/ballast": make([]byte, 65<<20)}, Labels: map[string]string{"operators.operatorframework.io.bundle.package.v1": "tide"}}.Index()
 	require.NoError(t, err)
 	heavy := address + "/harbour/heavy:v1"
-	if _, err := oci.Push(t.Context(), heavy, index); err != nil {
-		t.Fatal(err)
-	}
+	_, err = oci.Push(t.Context(), heavy, index)
+	require.NoError(t, err)
 	out, err = exec.Command("berth", "catalog", "render", heavy).CombinedOutput()
 	if want := `^berth: cannot pull image \S+: its files take more than 67108864 bytes; expected a smaller image\n$`; exitCodeOf(t, err) != exitFailed || !regexp.MustCompile(want).Match(out) {
 		t.Errorf("render of a bundle that is too large: %v:\n%s", err, out)

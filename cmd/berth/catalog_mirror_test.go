@@ -74,9 +74,7 @@ relatedImages: [{name: tide, image: "%[1]s/harbour/tide@%[2]s"}]
 					t.Errorf("%v in\n%s", err, out)
 				}
 				if format == "text" {
-					if strings.Contains(out, ".invalid") {
-						t.Errorf("want a name without the registry that there is not, in\n%s", out)
-					}
+					assert.NotContains(t, out, ".invalid", "want a name without the registry that there is not")
 					if !strings.Contains(out, "tide") || strings.Contains(out, "moon") {
 						t.Errorf("want package tide, and no warning about package moon, in\n%s", out)
 					}

@@ -31,9 +31,7 @@ func TestCatalogServe(t *testing.T) {
 	lines := bufio.NewScanner(stderr)
 	lines.Scan()
 	ready := regexp.MustCompile(`^serving ` + dir + ` on (127\.0\.0\.1:\d+)$`).FindStringSubmatch(lines.Text())
-	if ready == nil {
-		t.Fatalf("it says %q", lines.Text())
-	}
+	require.NotNilf(t, ready, "it says %q", lines.Text())
 	conn, err := net.Dial("tcp", ready[1]) // a client that never says a word must not hold it up
 	require.NoError(t, err)
 	defer conn.Close()
@@ -55,7 +53,5 @@ func TestCatalogServe(t *testing.T) {
 	assert.NoError(t, server.Wait(), "interrupted, it ends")
 	left, err := os.ReadDir(temp)
 	require.NoError(t, err)
-	if len(left) > 0 {
-		t.Errorf("it left %v in the temporary folder", left)
-	}
+	assert.Empty(t, left, "in the temporary folder")
 }

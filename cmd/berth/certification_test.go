@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,7 +38,5 @@ func TestJobsCommands(t *testing.T) {
 			}
 		}
 	}
-	if found == 0 {
-		t.Errorf("the jobs %q have no command of berth", jobs)
-	}
+	assert.NotZerof(t, found, "the jobs %q have no command of berth", jobs)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,9 +48,7 @@ func TestConnectionFlagsReachTheServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, cmd := &clusterFlags{}, &cobra.Command{}
 			f.addConnection(cmd)
-			if f.given() {
-				t.Error("flags are given before there are any")
-			}
+			assert.False(t, f.given(), "flags are given before there are any")
 			require.NoError(t, cmd.ParseFlags(tc.flags))
 			config, err := f.limited()
 			require.NoError(t, err)
@@ -81,8 +80,6 @@ func TestRequestTimeout(t *testing.T) {
 		require.NoError(t, cmd.ParseFlags([]string{"--server", "http://127.0.0.1:1", "--request-timeout", value}))
 		config, err := f.limited()
 		require.NoError(t, err)
-		if config.Timeout.String() != want {
-			t.Errorf("with %s, a request takes at most %s, want %s", value, config.Timeout, want)
-		}
+		assert.Equalf(t, want, config.Timeout.String(), "what a request takes at most, with %s", value)
 	}
 }

@@ -403,9 +403,8 @@ func bundleWith(change func(csv map[string]any, n int)) func(*testing.T, string,
 		t.Helper()
 		require.NoError(t, os.CopyFS(dir, os.DirFS("../../bundle/aws-efs-operator/1.0.0")))
 		files, err := filepath.Glob(filepath.Join(dir, "manifests", "*clusterserviceversion*"))
-		if err != nil || len(files) != 1 {
-			t.Fatal(files, err)
-		}
+		require.NoError(t, err)
+		require.Len(t, files, 1)
 		text, err := os.ReadFile(files[0])
 		require.NoError(t, err)
 		var csv map[string]any

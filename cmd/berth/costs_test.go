@@ -222,9 +222,7 @@ func cost(t *testing.T, program string, args []string, limit budget) (seconds, m
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
 		t.Errorf("%s: %v\n%.500s", cmd, errors.Join(err, ctx.Err()), out.Bytes())
 	}
-	if strings.Contains(out.String(), "See 'berth ") {
-		t.Errorf("%s: the command line is wrong, so the command does nothing: %.500s", cmd, out.Bytes())
-	}
+	assert.NotContainsf(t, out.String(), "See 'berth ", "%s: the command line is wrong, so the command does nothing", cmd)
 	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(), mebibytes
 }
 

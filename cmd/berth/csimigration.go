@@ -52,11 +52,7 @@ volumes a wrong order has stranded, with the way out; then the migration in prog
 		Annotations:       found("it is not safe to go on"),
 		Args:              takesNothing,
 		ValidArgsFunction: nothing,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(cmd *cobra.Command, _ []string, cluster migrate.Cluster) error {
 			return showReport(cmd, watch, output, func(ctx context.Context) (migrate.Report, bool, error) {
 				report, err := csimigration.Observe(ctx, cluster)
 				switch {
@@ -67,7 +63,7 @@ volumes a wrong order has stranded, with the way out; then the migration in prog
 				}
 				return report, report.Migration != nil || report.Waits != "", err
 			})
-		},
+		}),
 	}
 	addAdoptFlags(cmd, f)
 	watch.add(cmd, untilDone)
@@ -267,11 +263,7 @@ shown first, on standard error. This command begins nothing.`,
 		Annotations:       found("the plan is not safe, and nothing was changed"),
 		Args:              takesNothing,
 		ValidArgsFunction: nothing,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cluster, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(cmd *cobra.Command, _ []string, cluster migrate.Cluster) error {
 			s, err := csimigration.Switch.Status(cmd.Context(), cluster, csimigration.Request{})
 			if err != nil {
 				return err
@@ -287,7 +279,7 @@ shown first, on standard error. This command begins nothing.`,
 			return apply(cmd, csimigration.Switch, cluster, how, func(context.Context) (*csimigration.Plan, *migrate.Status[*csimigration.Plan], error) {
 				return s.Plan, s, nil
 			}, csiMigrationDone)
-		},
+		}),
 	}
 	addAdoptFlags(cmd, f)
 	how.run.add(cmd)

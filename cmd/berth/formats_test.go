@@ -132,9 +132,7 @@ func TestEveryFormat(t *testing.T) {
 		for i, format := range formats {
 			t.Run(path+" "+format, func(t *testing.T) {
 				read, ok := readers[format]
-				if !ok {
-					t.Fatal("this test cannot read the format")
-				}
+				require.True(t, ok, "this test cannot read the format")
 				for j, f := range fixtures {
 					if j%len(formats) != i && !*allPairs {
 						continue
@@ -188,9 +186,7 @@ func withFormats(t *testing.T, root *cobra.Command) (found []*cobra.Command) {
 		if !strings.HasPrefix(path, "berth bundle ") && !strings.HasPrefix(path, "berth catalog ") || formatsOf(c) == nil {
 			continue
 		}
-		if arguments[path] == nil {
-			t.Fatalf("%s has formats, but no arguments in this test", path)
-		}
+		require.NotNilf(t, arguments[path], "%s has formats, but no arguments in this test", path)
 		found = append(found, c)
 	}
 	return found

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -104,15 +105,12 @@ func TestGrantsOf(t *testing.T) {
 		},
 	})
 	for namespace, want := range map[string]string{"": "with -n NAMESPACE", "shed": "you may not read SharedVolumeGrant shed: a cluster administrator can let you"} {
-		if _, err := grantsOf(t.Context(), team, namespace); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("of namespace %q: error %v, want %q", namespace, err, want)
-		}
+		_, err := grantsOf(t.Context(), team, namespace)
+		assert.ErrorContainsf(t, err, want, "of namespace %q", namespace)
 	}
 	grants, err := grantsOf(t.Context(), team, "shop")
 	require.NoError(t, err)
 	var text strings.Builder
 	require.NoError(t, listGrants(&text, grants))
-	if want := "NAMESPACE FILE SYSTEM ACCESS POINT EFFECTIVE shop fs-01 fsap-01 not yet shop fs-01 fsap-02 not yet"; strings.Join(strings.Fields(text.String()), " ") != want {
-		t.Errorf("got %q, want %q", text.String(), want)
-	}
+	assert.Equal(t, "NAMESPACE FILE SYSTEM ACCESS POINT EFFECTIVE shop fs-01 fsap-01 not yet shop fs-01 fsap-02 not yet", strings.Join(strings.Fields(text.String()), " "))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,15 +71,11 @@ func TestDescriptionsSayMore(t *testing.T) {
 func TestGroupsSayThatTheyAre(t *testing.T) {
 	root := newCommand()
 	_, groups, found := strings.Cut(helpOf(root), "\nGroups of commands:\n")
-	if !found {
-		t.Fatalf("the help lists no groups:\n%s", helpOf(root))
-	}
+	require.Truef(t, found, "the help lists no groups:\n%s", helpOf(root))
 	groups, _, _ = strings.Cut(groups, "\n\n")
 	for _, cmd := range root.Commands() {
 		listed := regexp.MustCompile(`(?m)^  ` + cmd.Name() + ` `).MatchString(groups)
-		if isGroup(cmd) != listed {
-			t.Errorf("%s is a group: %t; it is listed as one: %t", cmd.Name(), isGroup(cmd), listed)
-		}
+		assert.Equalf(t, listed, isGroup(cmd), "%s is a group; it is listed as one: %t", cmd.Name(), listed)
 		if isGroup(cmd) && !strings.Contains(helpOf(cmd), "Usage:\n  berth "+cmd.Name()+" COMMAND\n\n") && !cmd.HasExample() {
 			t.Errorf("the usage of %s is not that of a group:\n%s", cmd.Name(), helpOf(cmd))
 		}
@@ -114,7 +111,5 @@ func find(t *testing.T, root *cobra.Command, name string) *cobra.Command {
 func TestReflow(t *testing.T) {
 	const text = "one two\nthree four\n\n  a list stays\n  as it is, however long\nfive six seven"
 	const want = "one two three\nfour\n\n  a list stays\n  as it is, however long\nfive six seven"
-	if got := reflow(text, 14); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, reflow(text, 14))
 }

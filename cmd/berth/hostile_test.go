@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -89,9 +90,7 @@ func TestHostileYAML(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			output, used := fails(t, programs.Path("measure"), strings.Fields(tc.command)...)
-			if !strings.Contains(output, tc.want) {
-				t.Errorf("%s says\n%.2000s\nwant in it %s", tc.command, output, tc.want)
-			}
+			assert.Containsf(t, output, tc.want, "%s says", tc.command)
 			if used > 200<<20 {
 				t.Errorf("%s took %d MiB of memory; want less than 200", tc.command, used>>20)
 			}
@@ -109,17 +108,13 @@ func fails(t *testing.T, measurer string, arguments ...string) (output string, u
 	var messages bytes.Buffer
 	cmd.Stderr = &messages
 	told, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, &messages)
-	}
+	require.NoError(t, err, messages.String())
 	var usage struct {
 		PeakRSS int64
 		Exit    int
 	}
 	require.NoError(t, json.Unmarshal(told, &usage))
-	if usage.Exit == 0 {
-		t.Errorf("%s succeeds", arguments)
-	}
+	assert.NotZerof(t, usage.Exit, "%s succeeds", arguments)
 	text, err := os.ReadFile(printed)
 	require.NoError(t, err)
 	return messages.String() + string(text), usage.PeakRSS

@@ -6,12 +6,12 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -29,17 +29,13 @@ func TestOpmReadsImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reference := address + "/harbour/" + name + ":v1"
 			digest := output(t, exec.Command("berth", name, "image", folder, "--push", reference))
-			if !regexp.MustCompile(`^sha256:[0-9a-f]{64}\n$`).MatchString(digest) {
-				t.Errorf("it prints %q, want a digest", digest)
-			}
+			assert.Regexp(t, `^sha256:[0-9a-f]{64}\n$`, digest)
 			render := func(from string) map[string]any {
 				return blobs(t, output(t, catalogs.OPMOfImages(t, "render", "--use-http", "--output=json", from)))
 			}
 			assert.Empty(t, cmp.Diff(render(folder), render(reference)), "what opm reads (-folder +image)")
 			again := output(t, exec.Command("berth", name, "image", folder, "--layout", filepath.Join(t.TempDir(), "layout")))
-			if again != digest {
-				t.Errorf("in a layout the image's digest is %s, in the registry %s", again, digest)
-			}
+			assert.Equal(t, digest, again, "the digest in a layout, and in the registry")
 		})
 	}
 }
@@ -49,9 +45,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, stderr.String())
-	}
+	require.NoErrorf(t, err, "%s\n%s", cmd, stderr.String())
 	return string(out)
 }
 

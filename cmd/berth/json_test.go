@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/diff"
@@ -133,9 +134,7 @@ func TestJSONPage(t *testing.T) {
 		fmt.Fprintf(&page, "\n### %s\n\n| value | meaning |\n| --- | --- |\n", v.title)
 		for _, of := range v.from {
 			found := s.values(t, of)
-			if len(found) == 0 {
-				t.Errorf("there is no constant of %+v", of)
-			}
+			assert.NotEmptyf(t, found, "there is no constant of %+v", of)
 			for _, c := range found {
 				if c.meaning == "" && of.dir != "olm/upgrade" && of.dir != "catalog/diff" { // the words say it
 					t.Errorf("constant %s in %s has no comment, which would be its meaning", c.path, of.dir)

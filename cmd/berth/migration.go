@@ -61,6 +61,17 @@ func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 	return migrate.Cluster{Config: config, Client: c, JournalNamespace: f.journals, Warn: warn}, err
 }
 
+// onCluster returns a command's function that connects to the cluster and calls run.
+func (f *journalFlags) onCluster(run func(*cobra.Command, []string, migrate.Cluster) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		cluster, err := f.connect(cmd)
+		if err != nil {
+			return err
+		}
+		return run(cmd, args, cluster)
+	}
+}
+
 // runFlags limit how long a command runs.
 type runFlags struct {
 	timeout time.Duration

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
@@ -20,7 +21,5 @@ func TestPrintReport(t *testing.T) {
 	cmd := &cobra.Command{}
 	cmd.SetErr(escape.Messages(&out))
 	printReport(cmd, report("Driver x\n\n  from  OLM\n"))
-	if want := "Driver x\n\n  from  OLM\n"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
+	assert.Equal(t, "Driver x\n\n  from  OLM\n", out.String())
 }

@@ -323,11 +323,7 @@ has started a move.`,
 		Annotations:       found("the plan is not safe, and nothing was changed"),
 		Args:              takes("PACKAGE"),
 		ValidArgsFunction: nothing,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(cmd *cobra.Command, args []string, cluster migrate.Cluster) error {
 			return apply(cmd, move.Move, cluster, how, func(ctx context.Context) (*move.Plan, *migrate.Status[*move.Plan], error) {
 				s, err := move.Move.Status(ctx, cluster, f.existingMove(args[0]))
 				switch {
@@ -338,7 +334,7 @@ has started a move.`,
 				}
 				return s.Plan, s, nil
 			}, moved)
-		},
+		}),
 	}
 	f.add(cmd)
 	how.run.add(cmd)
@@ -361,11 +357,7 @@ The command fails if no move of the package has been started.`,
   berth move status`,
 		Args:              takes("[PACKAGE]"),
 		ValidArgsFunction: nothing,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(cmd *cobra.Command, args []string, cluster migrate.Cluster) error {
 			if len(args) == 1 {
 				return showStatus(cmd, move.Move, cluster, f.existingMove(args[0]), watch, output)
 			}
@@ -376,7 +368,7 @@ The command fails if no move of the package has been started.`,
 				}
 				return all, slices.ContainsFunc(all.Moves, func(s *migrate.Status[*move.Plan]) bool { return inProgress(s.Phase) }), nil
 			})
-		},
+		}),
 	}
 	f.add(cmd)
 	watch.add(cmd, untilDone)
@@ -397,15 +389,11 @@ then, and changes nothing. A move to OLM v1 that is complete can be undone by an
 		Example:           `  berth move rollback aws-efs-operator`,
 		Args:              takes("PACKAGE"),
 		ValidArgsFunction: nothing,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(cmd *cobra.Command, args []string, cluster migrate.Cluster) error {
 			return rollBack(cmd, move.Move, cluster, f.existingMove(args[0]), *run, func(p *move.Plan) string {
 				return fmt.Sprintf("operator %s is where it was before, at %s", p.Package, p.Version.Name)
 			})
-		},
+		}),
 	}
 	f.add(cmd)
 	run.add(cmd)

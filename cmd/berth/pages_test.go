@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/registry"
@@ -162,9 +163,7 @@ func (s *scene) play(t *testing.T, root string, transcript []page.Step) {
 		if s.varies != nil {
 			want, got = s.varies.ReplaceAllString(want, "SIZE"), s.varies.ReplaceAllString(got, "SIZE")
 		}
-		if !page.Shows(want, got) {
-			t.Errorf("%s prints:\n%s\n\nThe page shows:\n%s", command, got, want)
-		}
+		assert.Truef(t, page.Shows(want, got), "%s prints:\n%s\n\nThe page shows:\n%s", command, got, want)
 	}
 }
 
@@ -200,12 +199,8 @@ func TestPageCommands(t *testing.T) {
 					command, shows = strings.ReplaceAll(command, shown, expand(actual)), strings.ReplaceAll(shows, shown, expand(actual))
 				}
 				out, err := run("set -e\n" + command)
-				if err != nil {
-					t.Errorf("%s\n%v\n%s", command, err, out)
-				}
-				if !page.Shows(strings.TrimSpace(shows), strings.TrimSpace(out)) {
-					t.Errorf("%s prints:\n%s\n\nThe page shows:\n%s", command, out, shows)
-				}
+				assert.NoErrorf(t, err, "%s\n%s", command, out)
+				assert.Truef(t, page.Shows(strings.TrimSpace(shows), strings.TrimSpace(out)), "%s prints:\n%s\n\nThe page shows:\n%s", command, out, shows)
 			}
 		})
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -127,9 +128,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	for c, where := range shownElsewhere {
-		if !slices.Contains(commands, c) {
-			t.Errorf("there is no berth %s", c)
-		}
+		assert.Containsf(t, commands, c, "there is no berth %s", c)
 		name := testName.FindStringSubmatch(where)
 		if name == nil {
 			continue
@@ -470,9 +469,7 @@ func TestPairs(t *testing.T) {
 					}
 				}
 			})
-			if n == 0 {
-				t.Errorf("%s has no fields", path)
-			}
+			assert.NotZerof(t, n, "%s has no fields", path)
 			files.write(t, dir, path)
 		}
 	}
@@ -543,9 +540,7 @@ func elementsOf(t *testing.T, what, format string, out []byte) (all []string) {
 		for decoder := xml.NewDecoder(bytes.NewReader(out)); ; {
 			token, err := decoder.Token()
 			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					t.Errorf("%s: %v", what, err)
-				}
+				assert.ErrorIs(t, err, io.EOF, what)
 				return all
 			}
 			switch token := token.(type) {

@@ -3,9 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // noticed is a writer that tells when something has been written.
@@ -30,9 +31,7 @@ func TestProgress(t *testing.T) {
 	<-w.written
 	close(ended)
 	<-done
-	if !regexp.MustCompile(`^(\r\x1b\[Kreading … 6\ds)+\r\x1b\[K$`).Match(w.Bytes()) {
-		t.Errorf("it says %q", w.String())
-	}
+	assert.Regexp(t, `^(\r\x1b\[Kreading … 6\ds)+\r\x1b\[K$`, w.String())
 }
 
 // TestNoProgress makes sure that short work, and work without a terminal, is silent.
@@ -42,9 +41,7 @@ func TestNoProgress(t *testing.T) {
 	close(ended)
 	showProgress(w, func(time.Duration) string { return "reading" }, time.Now(), ended)
 	startProgress(w, "reading")()
-	if w.Len() > 0 {
-		t.Errorf("it says %q", w.String())
-	}
+	assert.Zerof(t, w.Len(), "it says %q", w.String())
 }
 
 // TestProgressFits makes sure that a line is never longer than the terminal is wide.

@@ -38,9 +38,7 @@ func TestSchemas(t *testing.T) {
 				}
 				var document bytes.Buffer
 				require.NoError(t, escape.JSON(&document, value.Interface()))
-				if err := schemas.Check(document.Bytes()); err != nil {
-					t.Errorf("%s document does not comply: %v\n%s", name, err, document.String())
-				}
+				assert.NoErrorf(t, schemas.Check(document.Bytes()), "%s document does not comply\n%s", name, document.String())
 			}
 		})
 	}
@@ -88,9 +86,7 @@ func TestRecordedDocuments(t *testing.T) {
 			seen[file] = true
 		}
 	}
-	if len(seen) < 3 {
-		t.Errorf("found %d documents, want at least 3, or this shows little", len(seen))
-	}
+	assert.GreaterOrEqual(t, len(seen), 3, "found documents; with fewer, this shows little")
 }
 
 // object is a JSON Schema, or a part of one.

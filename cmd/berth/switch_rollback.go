@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
 )
 
@@ -22,15 +23,11 @@ an earlier version. This command says so then, and changes nothing.`,
 		Example:           `  berth switch rollback aws-efs-operator`,
 		Args:              takes("PACKAGE"),
 		ValidArgsFunction: nothing,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(cmd *cobra.Command, args []string, cluster migrate.Cluster) error {
 			return rollBack(cmd, subscription.Switch, cluster, f.existing(args[0]), *run, func(p *subscription.Plan) string {
 				return fmt.Sprintf("Subscription %s is to %s, as before", p.Subject, p.From)
 			})
-		},
+		}),
 	}
 	f.add(cmd)
 	run.add(cmd)

@@ -20,13 +20,9 @@ The command fails if no switch of the package has been started.`,
 		Example:           `  berth switch status aws-efs-operator`,
 		Args:              takes("PACKAGE"),
 		ValidArgsFunction: nothing,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cluster, err := f.connect(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: f.onCluster(func(cmd *cobra.Command, args []string, cluster migrate.Cluster) error {
 			return showStatus(cmd, subscription.Switch, cluster, f.existing(args[0]), watch, output)
-		},
+		}),
 	}
 	f.add(cmd)
 	watch.add(cmd, untilDone)

@@ -30,9 +30,8 @@ func TestTerminalShowsVisibleCharacters(t *testing.T) {
 		{"yaml", "description: " + hostile, `description: \u202eebit\u200b`},
 	} {
 		file, err := exec.Command("berth", "catalog", "render", dir, "-o", test.format).Output()
-		if err != nil || !strings.Contains(string(file), test.file) {
-			t.Errorf("%s to a file: %q, %v; want %q in it", test.format, file, err, test.file)
-		}
+		assert.NoError(t, err)
+		assert.Containsf(t, string(file), test.file, "%s to a file", test.format)
 		terminal := onTerminal(t, 80, exec.Command("berth", "catalog", "render", dir, "-o", test.format))
 		assert.Containsf(t, terminal, test.terminal, "%s to a terminal", test.format)
 	}
@@ -77,9 +76,7 @@ func onTerminal(t *testing.T, columns uint16, cmd *exec.Cmd) string {
 	if err != nil && !errors.Is(err, unix.EIO) { // which is how it ends
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("%s: %v\n%s", cmd, err, shown)
-	}
+	assert.NoErrorf(t, cmd.Wait(), "%s\n%s", cmd, shown)
 	return string(shown)
 }
 

@@ -60,9 +60,7 @@ func TestVerbose(t *testing.T) {
 	}
 	for _, wrong := range []string{"11", "-1", "loud"} {
 		log := standardError(t, func() { run(ctx, []string{"move", "status", "-v=" + wrong}) })
-		if !strings.Contains(log, "want a level from 0 to 10") {
-			t.Errorf("with -v=%s it says %q", wrong, log)
-		}
+		assert.Containsf(t, log, "want a level from 0 to 10", "with -v=%s", wrong)
 	}
 }
 

@@ -3,14 +3,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/berth-csi/berth/hack/check"
 )
 
 // exempt are files that may, with the reason.
@@ -25,40 +24,20 @@ var exempt = map[string]string{
 }
 
 func main() {
-	found, err := check()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "clone: %v\n", err)
-		os.Exit(1)
-	}
-	for _, line := range found {
-		fmt.Fprintln(os.Stderr, line)
-	}
-	if len(found) > 0 {
-		os.Exit(1)
-	}
+	check.Main("clone", checkFiles)
 }
 
-func check() (found []string, err error) {
-	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
-	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w", err)
-	}
-	for file := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		content, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, and not yet committed
-		}
-		if err != nil {
-			return nil, err
-		}
+func checkFiles() (found []string, err error) {
+	err = check.EachFile(func(file string, content []byte) error {
 		inFile := checkFile(file, string(content), exists)
 		if exempt[file] == "" {
 			found = append(found, inFile...)
 		} else if len(inFile) == 0 {
 			found = append(found, file+" is exempt in hack/clone, and names no path that leaves the clone: remove it there")
 		}
-	}
-	return found, nil
+		return nil
+	})
+	return found, err
 }
 
 func exists(file string) bool {

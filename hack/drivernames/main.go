@@ -8,8 +8,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/hack/check"
 )
 
 // rooms are the rooms whose code serves all drivers alike.
@@ -29,48 +28,24 @@ var exempt = map[string]string{
 }
 
 func main() {
-	found, err := check()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "drivernames: %v\n", err)
-		os.Exit(1)
-	}
-	for _, line := range found {
-		fmt.Fprintln(os.Stderr, line)
-	}
-	if len(found) > 0 {
-		os.Exit(1)
-	}
+	check.Main("drivernames", checkFiles)
 }
 
-func check() ([]string, error) {
+func checkFiles() (found []string, err error) {
 	globs := []string{}
 	for _, room := range rooms {
 		globs = append(globs, room+"/*.go")
 	}
-	out, err := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard"}, globs...)...).Output()
-	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w", err)
-	}
 	names := namesOf(registry.All())
-	var found []string
-	for _, file := range strings.Fields(string(out)) {
+	err = check.EachFile(func(file string, source []byte) error {
 		if exempt[file] != "" || strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		if os.IsNotExist(err) {
-			continue // deleted, and not yet committed
-		}
-		if err != nil {
-			return nil, err
+			return nil
 		}
 		inFile, err := checkFile(file, source, names)
-		if err != nil {
-			return nil, err
-		}
 		found = append(found, inFile...)
-	}
-	return found, nil
+		return err
+	}, globs...)
+	return found, err
 }
 
 // namesOf returns the words that identify a driver in code.

@@ -3,6 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestCheckFile(t *testing.T) {
@@ -28,11 +31,7 @@ func TestCheckFile(t *testing.T) {
 			source = strings.Replace(tc.source, "\n\n", "\n\npackage p\n\n", 1)
 		}
 		found, err := checkFile("p.go", []byte(source), names)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(found) != tc.want {
-			t.Errorf("%s: found %q, want %d places", tc.name, found, tc.want)
-		}
+		require.NoError(t, err)
+		assert.Len(t, found, tc.want, tc.name)
 	}
 }

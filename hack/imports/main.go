@@ -14,6 +14,8 @@ import (
 	pathpkg "path"
 	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/hack/check"
 )
 
 const module = "github.com/berth-csi/berth"
@@ -105,20 +107,10 @@ type goPackage struct {
 }
 
 func main() {
-	broken, err := check()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "imports: %v\n", err)
-		os.Exit(1)
-	}
-	for _, line := range broken {
-		fmt.Fprintln(os.Stderr, line)
-	}
-	if len(broken) > 0 {
-		os.Exit(1)
-	}
+	check.Main("imports", violationsInAll)
 }
 
-func check() ([]string, error) {
+func violationsInAll() ([]string, error) {
 	list := exec.Command("go", "list", "-json=ImportPath,Name,Deps,Imports,TestImports,XTestImports", "./...")
 	list.Stderr = os.Stderr
 	out, err := list.Output()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestViolations(t *testing.T) {
@@ -45,9 +46,7 @@ func TestViolations(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := violations(tc.p)
-			if len(got) != len(tc.want) {
-				t.Fatalf("got %d violations, want %d:\n%s", len(got), len(tc.want), cmp.Diff(tc.want, got))
-			}
+			require.Lenf(t, got, len(tc.want), "violations:\n%s", cmp.Diff(tc.want, got))
 			for i := range got {
 				assert.Contains(t, got[i], tc.want[i])
 			}

@@ -39,9 +39,7 @@ func TestTableAndPage(t *testing.T) {
 	for _, d := range registry.Packaged() {
 		for name, text := range map[string]string{"table": table.String(), "page": string(page)} {
 			for _, want := range []string{d.Operator.Name, "clustercsidrivers named " + d.CSIName, permissions.ListFallback["list"], "only to delegate it"} {
-				if !strings.Contains(text, want) {
-					t.Errorf("the %s does not say %q", name, want)
-				}
+				assert.Containsf(t, text, want, "the %s", name)
 			}
 		}
 	}
@@ -67,16 +65,13 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 			page := filepath.Join(folder, "page.md")
 			err := run(os.Stdout, folder, page)
 			assert.ErrorContains(t, err, test.want)
-			if _, err := os.Stat(page); err == nil {
-				t.Error("it wrote a page in spite of the error")
-			}
+			_, err = os.Stat(page)
+			assert.Error(t, err, "it wrote a page in spite of the error")
 		})
 	}
 }
 
 func TestARecordIsMissing(t *testing.T) {
 	err := run(os.Stdout, t.TempDir(), "")
-	if want := "-run TestPermissionsAreExact/" + registry.Packaged()[0].Name + " -update"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want one that contains %s", err, want)
-	}
+	assert.ErrorContains(t, err, "-run TestPermissionsAreExact/"+registry.Packaged()[0].Name+" -update")
 }

@@ -39,9 +39,8 @@ var all = []drivers.Driver{
 }
 
 func TestGenerateWithoutDrivers(t *testing.T) {
-	if _, err := generate(t.TempDir(), "", source, "driver.go"); err == nil {
-		t.Error("want an error for a folder without drivers")
-	}
+	_, err := generate(t.TempDir(), "", source, "driver.go")
+	assert.Error(t, err, "want an error for a folder without drivers")
 }
 
 func TestCommittedListsAreFresh(t *testing.T) {

@@ -22,9 +22,7 @@ func TestRelink(t *testing.T) {
 		{"docs/start/faq.md", "![a](../pictures/a.svg)", "![a](../pictures/a.svg)"},
 		{"docs/start/faq.md", "[a](#b), [c](https://example.com/d.md)", "[a](#b), [c](https://example.com/d.md)"},
 	} {
-		if got := relink(test.page, test.text); got != test.want {
-			t.Errorf("%s: got %s, want %s", test.page, got, test.want)
-		}
+		assert.Equal(t, test.want, relink(test.page, test.text), test.page)
 	}
 }
 
@@ -58,27 +56,21 @@ func TestRedirect(t *testing.T) {
 func TestNest(t *testing.T) {
 	const text = "1. One\n   more\n\n   ```\n   code\n     indented\n   ```\n\n2. Two\n\nText\n\n- A\n  b\n\n  c\n\n```\n- no item\n  x\n```\n"
 	const want = "1. One\n    more\n\n    ```\n    code\n      indented\n    ```\n\n2. Two\n\nText\n\n- A\n    b\n\n    c\n\n```\n- no item\n  x\n```\n"
-	if got := nest(text); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, nest(text))
 }
 
 // TestTell: commands and their output get classes, and what is in a block stays as it is.
 func TestTell(t *testing.T) {
 	const text = "```\noc get pods\n```\n\n```text\nNAME\n```\n\n```yaml\na: b\n```\n\n   ```\n   oc logs a\n   ```\n"
 	const want = "``` { .sh .command }\noc get pods\n```\n\n``` { .text .output }\nNAME\n```\n\n```yaml\na: b\n```\n\n   ``` { .sh .command }\n   oc logs a\n   ```\n"
-	if got := tell(text); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, tell(text))
 }
 
 // TestComment: what a page says to those who edit it is not on the site, and leaves no line behind.
 func TestComment(t *testing.T) {
 	const text = "1. One:\n\n   <!-- test: test/e2e TestOne -->\n   ```\n   oc get pods\n   ```\n\nA <!-- b --> c\n"
 	const want = "1. One:\n\n   ```\n   oc get pods\n   ```\n\nA <!-- b --> c\n"
-	if got := comment.ReplaceAllString(text, ""); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, comment.ReplaceAllString(text, ""))
 }
 
 func TestCheck(t *testing.T) {

@@ -6,50 +6,30 @@ import (
 	"fmt"
 	"go/scanner"
 	"go/token"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/hack/check"
 )
 
 func main() {
-	found, err := check()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "words: %v\n", err)
-		os.Exit(1)
-	}
-	for _, line := range found {
-		fmt.Fprintln(os.Stderr, line)
-	}
-	if len(found) > 0 {
-		fmt.Fprintf(os.Stderr, "words: %d places; hack/words/rules.go lists what to write instead\n", len(found))
-		os.Exit(1)
-	}
+	check.Main("words", checkFiles)
 }
 
-// check returns a line for each word that has a better one, in files that git knows or would add.
-func check() ([]string, error) {
-	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
-	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w", err)
+// checkFiles returns a line for each word that has a better one, and one that says what to do.
+func checkFiles() (found []string, err error) {
+	err = check.EachFile(func(file string, content []byte) error {
+		if isOurs(file) {
+			found = append(found, checkFile(file, string(content))...)
+		}
+		return nil
+	})
+	if len(found) > 0 {
+		found = append(found, fmt.Sprintf("words: %d places; hack/words/rules.go lists what to write instead", len(found)))
 	}
-	var found []string
-	for _, file := range strings.Fields(string(out)) {
-		if !isOurs(file) {
-			continue
-		}
-		content, err := os.ReadFile(file)
-		if os.IsNotExist(err) {
-			continue // deleted, and not yet committed
-		}
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, checkFile(file, string(content))...)
-	}
-	return found, nil
+	return found, err
 }
 
 // checked are the endings of files that people write and read.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -57,9 +56,7 @@ func TestEveryRuleFindsItsPhrase(t *testing.T) {
 		}
 		for _, folder := range folders {
 			want := fmt.Sprintf("%s/a.go:3: %q: write %s", folder, r.phrase, r.instead)
-			if got := checkFile(folder+"/a.go", "package a\n\n"+code+"\n"); !slices.Contains(got, want) {
-				t.Errorf("in %s, %s is not found; found %q", folder, code, got)
-			}
+			assert.Containsf(t, checkFile(folder+"/a.go", "package a\n\n"+code+"\n"), want, "in %s, %s is not found", folder, code)
 		}
 	}
 }
@@ -75,9 +72,7 @@ func TestReplacedWords(t *testing.T) {
 		"fbc":                       "rendering",
 	} {
 		for word := range strings.FieldsSeq(words) {
-			if got := checkFile(folder+"/a.go", "package a\n\nfunc "+word+"() {}\n"); len(got) == 0 {
-				t.Errorf("in %s, %s is not found", folder, word)
-			}
+			assert.NotEmptyf(t, checkFile(folder+"/a.go", "package a\n\nfunc "+word+"() {}\n"), "in %s, %s is not found", folder, word)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	kubernetes "sigs.k8s.io/yaml"
 
@@ -121,12 +122,10 @@ func TestManyValues(t *testing.T) {
 					t.Errorf("%s: got %v with %d KiB of memory", reader, refusal, used>>10)
 				}
 			}
-			if _, err := boundedyaml.Parse(source); !errors.As(err, new(*boundedyaml.Refusal)) {
-				t.Errorf("Parse accepts it: %v", err)
-			}
-			if _, err := boundedyaml.FromJSON(source); !errors.As(err, new(*boundedyaml.Refusal)) {
-				t.Errorf("FromJSON accepts it: %v", err)
-			}
+			_, err := boundedyaml.Parse(source)
+			assert.Truef(t, errors.As(err, new(*boundedyaml.Refusal)), "Parse accepts it: %v", err)
+			_, err = boundedyaml.FromJSON(source)
+			assert.Truef(t, errors.As(err, new(*boundedyaml.Refusal)), "FromJSON accepts it: %v", err)
 		})
 	}
 }
@@ -159,9 +158,7 @@ func same(t *testing.T, source []byte) {
 	}
 	for range 100 { // of the keys 1 and "1", which are the same in JSON, the library picks one at random
 		want, err := kubernetes.YAMLToJSON(source)
-		if err != nil {
-			t.Fatalf("%q becomes %s, but the library says %v", source, got, err)
-		}
+		require.NoErrorf(t, err, "%q becomes %s, but the library fails", source, got)
 		var ours, theirs any
 		require.NoErrorf(t, json.Unmarshal(got, &ours), "%q becomes %s", source, got)
 		require.NoError(t, json.Unmarshal(want, &theirs))
@@ -180,9 +177,8 @@ func same(t *testing.T, source []byte) {
 // much.
 func FuzzAliases(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join(hostile, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		f.Fatal(files, err)
-	}
+	require.NoError(f, err)
+	require.NotEmpty(f, files)
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		require.NoError(f, err)
@@ -199,9 +195,7 @@ func FuzzAliases(f *testing.F) {
 			same(t, source)
 			return
 		}
-		if boundedyaml.Unmarshal(source, new(any)) == nil {
-			t.Errorf("Unmarshal reads %q, but ToJSON does not", source)
-		}
+		assert.Errorf(t, boundedyaml.Unmarshal(source, new(any)), "Unmarshal reads %q, but ToJSON does not", source)
 	})
 }
 
@@ -220,18 +214,16 @@ func TestReadFile(t *testing.T) {
 		link:  link + " is not a regular file (Dcrw-rw-rw-); expected files and folders only: remove it",
 		large: large + " is longer than 32 MiB; expected a shorter file",
 	} {
-		if _, err := boundedyaml.ReadFile(file); err == nil || err.Error() != want {
-			t.Errorf("%s: got error %v, want %s", file, err, want)
-		}
+		_, err := boundedyaml.ReadFile(file)
+		assert.EqualError(t, err, want, file)
 	}
 	for file, want := range map[string]string{
 		"pipe":  pipe + " is not a regular file (prw-r--r--); expected files and folders only: remove it",
 		"link":  link + " is a symbolic link to /dev/zero, which is missing or outside of " + dir + "; expected files and folders only: put the file there itself",
 		"large": large + " is longer than 32 MiB; expected a shorter file",
 	} {
-		if _, err := boundedyaml.ReadFileIn(dir, file); err == nil || err.Error() != want {
-			t.Errorf("%s in a folder: got error %v, want %s", file, err, want)
-		}
+		_, err := boundedyaml.ReadFileIn(dir, file)
+		assert.EqualErrorf(t, err, want, "%s in a folder", file)
 	}
 	if data, err := boundedyaml.ReadFileIn(dir, "fine"); err != nil || len(data) != 3 {
 		t.Errorf("in a folder: got %d bytes and error %v", len(data), err)

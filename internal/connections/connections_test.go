@@ -81,12 +81,10 @@ func (s server) checkClosed(what string, conn net.Conn) {
 func (s server) checkOpen(what string, client, served net.Conn) {
 	s.t.Helper()
 	_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := served.Write([]byte("x")); err != nil {
-		s.t.Errorf("%s: %v", what, err)
-	}
-	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
-		s.t.Errorf("%s: %v", what, err)
-	}
+	_, err := served.Write([]byte("x"))
+	assert.NoError(s.t, err, what)
+	_, err = io.ReadFull(client, make([]byte, 1))
+	assert.NoError(s.t, err, what)
 }
 
 func TestAHostHasSoMany(t *testing.T) {

@@ -33,6 +33,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/listing"
 )
 
 // Schema is the schema of a Report in JSON.
@@ -227,6 +228,15 @@ func (c Cluster) kindOf(object runtime.Object) string {
 		return "object"
 	}
 	return kind.Kind
+}
+
+// each reads a long list of an API, one object at a time.
+func each[T any](ctx context.Context, c Cluster, api schema.GroupVersion, list listing.List, do func(T) error) error {
+	client, err := c.rest(api)
+	if err != nil {
+		return err
+	}
+	return listing.Each(ctx, client, list, do)
 }
 
 // rest returns a client for reading long lists of an API.

@@ -193,11 +193,7 @@ type registrations struct {
 
 // registrations finds the nodes whose kubelet knows the driver, and the other nodes.
 func (p *examinedDriver) registrations(ctx context.Context) (r registrations, err error) {
-	storage, err := p.rest(storagev1.SchemeGroupVersion)
-	if err != nil {
-		return r, err
-	}
-	err = listing.Each(ctx, storage, listing.List{Resource: "csinodes"}, func(node csiNode) error {
+	err = each(ctx, p.Cluster, storagev1.SchemeGroupVersion, listing.List{Resource: "csinodes"}, func(node csiNode) error {
 		if slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == p.driver.CSIName }) {
 			r.known = append(r.known, node.Metadata.Name)
 		} else {
@@ -210,17 +206,13 @@ func (p *examinedDriver) registrations(ctx context.Context) (r registrations, er
 
 // scheduledOn returns the nodes among the given ones that have pods of the DaemonSets.
 func (p *examinedDriver) scheduledOn(ctx context.Context, sets []*appsv1.DaemonSet, nodes []string) ([]string, error) {
-	core, err := p.rest(corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
 	var on []string
 	for _, set := range sets {
 		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 		if err != nil {
 			return nil, fmt.Errorf("selector of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
 		}
-		if err := listing.Each(ctx, core, listing.List{Resource: "pods", Namespace: set.Namespace, Labels: selector.String()}, func(of pod) error {
+		if err := each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "pods", Namespace: set.Namespace, Labels: selector.String()}, func(of pod) error {
 			if slices.Contains(nodes, of.Spec.NodeName) {
 				on = append(on, of.Spec.NodeName)
 			}
@@ -282,12 +274,8 @@ const withoutRuntime = "process://"
 
 // nodes names the nodes with the driver's startup taint, and the nodes without a container runtime.
 func (p *examinedDriver) nodes(ctx context.Context) (tainted, reporting []string, err error) {
-	core, err := p.rest(corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, nil, err
-	}
 	key := startupTaintOf(p.driver.CSIName)
-	err = listing.Each(ctx, core, listing.List{Resource: "nodes"}, func(n node) error {
+	err = each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "nodes"}, func(n node) error {
 		if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key }) {
 			tainted = append(tainted, n.Metadata.Name)
 		}

@@ -13,6 +13,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -95,9 +96,7 @@ var places = map[string]place{
 // TestHostileFields puts a hostile text into each field that doctor reads, one at a time, and lets a shell run the commands in
 // doctor's advice. It finds the fields in the objects by reflection.
 func TestHostileFields(t *testing.T) {
-	if !starts(t, fmt.Sprintf("oc get pod %s", hostile)) {
-		t.Fatal("the text starts nothing even if it is not quoted: the test proves nothing")
-	}
+	require.True(t, starts(t, fmt.Sprintf("oc get pod %s", hostile)), "the text starts nothing even if it is not quoted: the test proves nothing")
 	for name, place := range places {
 		fields := 0
 		var object any
@@ -118,9 +117,7 @@ func TestHostileFields(t *testing.T) {
 				}
 			}
 		})
-		if fields == 0 {
-			t.Errorf("%s: there are no fields", name)
-		}
+		assert.NotZerof(t, fields, "%s: there are no fields", name)
 	}
 }
 

@@ -192,16 +192,10 @@ func TestJudgements(t *testing.T) {
 			for _, r := range test.got {
 				got = append(got, fmt.Sprintf("%s %s", r.Code, r.Verdict))
 				text = append(text, r.What, r.Do)
-				if (r.Verdict == findings.OK) != (r.Do == "") {
-					t.Errorf("verdict %s, and to do is %q", r.Verdict, r.Do)
-				}
+				assert.Equalf(t, r.Do == "", r.Verdict == findings.OK, "verdict %s, and to do is %q", r.Verdict, r.Do)
 			}
-			if strings.Join(got, ", ") != test.want {
-				t.Errorf("got %q, want %q: %+v", strings.Join(got, ", "), test.want, test.got)
-			}
-			if !strings.Contains(strings.Join(text, "\n"), test.says) {
-				t.Errorf("got %q, want it to say %q", text, test.says)
-			}
+			assert.Equalf(t, test.want, strings.Join(got, ", "), "%+v", test.got)
+			assert.Contains(t, strings.Join(text, "\n"), test.says)
 		})
 	}
 }
@@ -243,9 +237,7 @@ func TestSharedVolumes(t *testing.T) {
 		"1 of 5 SharedVolumes is not Ready, with reason Conflict, such as team/a: because",
 		"1 of 5 SharedVolumes is not Ready, with reason no status, such as /: the operator has not seen it: does it run?",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	assert.Equal(t, want, got)
 	for i := range 100 {
 		require.NoError(t, c.add(unready("x", fmt.Sprintf("Reason%d", i))))
 	}
@@ -298,9 +290,7 @@ func TestText(t *testing.T) {
 		"✗ 1 fault, 2 warnings. Begin with the first fault": report(findings.Warning, findings.Fault, findings.Warning, findings.NotExamined),
 	} {
 		text := r.Text(func(_ findings.Verdict, mark string) string { return mark })
-		if !strings.Contains(text, "\n"+want) {
-			t.Errorf("got %q, want %q", text, want)
-		}
+		assert.Contains(t, text, "\n"+want)
 		if strings.Contains(text, "\x1b") || strings.Contains(text, "\ntext") {
 			t.Errorf("%q is not escaped", text)
 		}
@@ -312,9 +302,7 @@ func TestHelp(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate/troubleshooting.md")
 	require.NoError(t, err)
 	for reason := range help {
-		if !strings.Contains(string(page), "`"+reason+"`") {
-			t.Errorf("docs/operate/troubleshooting.md does not have reason %s", reason)
-		}
+		assert.Contains(t, string(page), "`"+reason+"`", "docs/operate/troubleshooting.md")
 	}
 }
 

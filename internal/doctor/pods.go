@@ -64,13 +64,9 @@ func (p *examinedDriver) examineWorkload(ctx context.Context, w workload, select
 	if err != nil {
 		return nil, fmt.Errorf("selector of %s %s/%s: %w", w.kind, w.namespace, w.name, err)
 	}
-	core, err := p.rest(corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
 	var troubles []string
 	more := 0
-	if err := listing.Each(ctx, core, listing.List{Resource: "pods", Namespace: w.namespace, Labels: selected.String()}, func(of pod) error {
+	if err := each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "pods", Namespace: w.namespace, Labels: selected.String()}, func(of pod) error {
 		switch trouble := of.trouble(); {
 		case trouble == "":
 		case len(troubles) < maxTroubles:

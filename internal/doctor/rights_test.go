@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,9 +105,7 @@ func TestTeam(t *testing.T) {
 				got = append(got, string(r.Verdict)+" "+r.What)
 			}
 		}
-		if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
-			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
-		}
+		assert.Truef(t, slices.EqualFunc(got, test.want, strings.HasPrefix), "%s: got %q, want %q", test.name, got, test.want)
 		if text := report.Text(func(_ findings.Verdict, mark string) string { return mark }); !strings.HasPrefix(text, "Namespace shop\n") || strings.Contains(text, "No driver is installed") {
 			t.Errorf("%s: the text is %s", test.name, text)
 		}

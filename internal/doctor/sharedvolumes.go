@@ -53,12 +53,8 @@ func examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]findings.Ch
 	if err != nil || !slices.Contains(apis, sharedVolumes+"."+v1alpha1.GroupVersion.Group) || p.custom == nil && len(p.operators()) == 0 {
 		return nil, err
 	}
-	c, err := p.rest(v1alpha1.GroupVersion)
-	if err != nil {
-		return nil, err
-	}
 	var counted count
-	err = listing.Each(ctx, c, listing.List{Resource: sharedVolumes}, counted.add)
+	err = each(ctx, p.Cluster, v1alpha1.GroupVersion, listing.List{Resource: sharedVolumes}, counted.add)
 	if optional(err) != nil {
 		return nil, err
 	}

@@ -40,13 +40,9 @@ type team struct {
 }
 
 func (t *team) examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
-	c, err := p.rest(v1alpha1.GroupVersion)
-	if err != nil {
-		return nil, err
-	}
 	var all int
 	var bad []findings.Check
-	err = listing.Each(ctx, c, listing.List{Resource: sharedVolumes, Namespace: t.namespace}, func(v sharedVolume) error {
+	err := each(ctx, p.Cluster, v1alpha1.GroupVersion, listing.List{Resource: sharedVolumes, Namespace: t.namespace}, func(v sharedVolume) error {
 		all++
 		if result := judgeOne(v); result != nil && len(bad) < maxOfTeam {
 			bad = append(bad, *result)
@@ -90,12 +86,8 @@ func message(of string) string {
 }
 
 func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
-	core, err := p.rest(corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
 	all := 0
-	if err := listing.Each(ctx, core, listing.List{Resource: "persistentvolumeclaims", Namespace: t.namespace}, func(claim struct {
+	if err := each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "persistentvolumeclaims", Namespace: t.namespace}, func(claim struct {
 		Metadata struct{ Name string }
 		Status   struct {
 			Phase corev1.PersistentVolumeClaimPhase
@@ -144,13 +136,9 @@ func (p teamPod) claims() (names []string) {
 }
 
 func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
-	core, err := p.rest(corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
 	all := 0
 	var stuck []teamPod
-	if err := listing.Each(ctx, core, listing.List{Resource: "pods", Namespace: t.namespace}, func(of teamPod) error {
+	if err := each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "pods", Namespace: t.namespace}, func(of teamPod) error {
 		if len(of.claims()) == 0 {
 			return nil
 		}
@@ -185,12 +173,8 @@ func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.C
 
 // events returns the last warning about each object of a kind in the namespace, by its name.
 func (t *team) events(ctx context.Context, p *examinedDriver, kind string) (map[string]string, error) {
-	core, err := p.rest(corev1.SchemeGroupVersion)
-	if err != nil {
-		return nil, err
-	}
 	last, at := map[string]string{}, map[string]int64{}
-	return last, listing.Each(ctx, core, listing.List{Resource: "events", Namespace: t.namespace}, func(e corev1.Event) error {
+	return last, each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "events", Namespace: t.namespace}, func(e corev1.Event) error {
 		when := cmp.Or(e.LastTimestamp.Unix(), e.EventTime.Unix())
 		if e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == kind && (last[e.InvolvedObject.Name] == "" || when >= at[e.InvolvedObject.Name]) {
 			last[e.InvolvedObject.Name], at[e.InvolvedObject.Name] = escape.Short(fmt.Sprintf("%s: %s", e.Reason, e.Message), 500), when

@@ -71,9 +71,8 @@ func TestBaselineThatCannotBeRead(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "known.json")
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
-		if _, err := findings.ReadBaseline(file); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.20q: got error %v, want %s", content, err, want)
-		}
+		_, err := findings.ReadBaseline(file)
+		assert.ErrorContainsf(t, err, want, "%.20q", content)
 	}
 }
 

@@ -1,7 +1,6 @@
 package gates
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,8 +32,7 @@ func TestParseRefuses(t *testing.T) {
 		"openshift-4":    `"4" is not a version of OpenShift`,
 		"openshift-4.99": "OpenShift 4.99 is not known here; expected one from 4.1 to 5.0",
 	} {
-		if _, err := Parse([]string{name}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %s", name, err, want)
-		}
+		_, err := Parse([]string{name})
+		assert.ErrorContains(t, err, want, name)
 	}
 }

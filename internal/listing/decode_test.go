@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -48,9 +49,8 @@ func TestDecode(t *testing.T) {
 			}
 		})
 	}
-	if _, err := decode(strings.NewReader(`{"items":{}}`), func(named) error { return nil }); err == nil || !strings.Contains(err.Error(), "want [") {
-		t.Errorf("items that are not a list: %v", err)
-	}
+	_, err := decode(strings.NewReader(`{"items":{}}`), func(named) error { return nil })
+	assert.ErrorContains(t, err, "want [", "items that are not a list")
 }
 
 func TestSizeAfter(t *testing.T) {

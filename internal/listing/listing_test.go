@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,13 +51,10 @@ func TestTenantMakesLargePods(t *testing.T) {
 		peak = max(peak, alive())
 		return nil
 	})
-	if err != nil || len(names) != pods {
-		t.Fatalf("%d pods were read, want %d: %v", len(names), pods, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, names, pods, "pods were read")
 	t.Logf("%d KiB are in memory at most", (peak-before)>>10)
-	if peak-before > most {
-		t.Errorf("%d bytes are in memory at a time, of %d, want at most %d", peak-before, pods*each, most)
-	}
+	assert.LessOrEqualf(t, peak-before, most, "bytes in memory at a time, of %d", pods*each)
 }
 
 // The selectors go to the API server.
@@ -83,9 +81,8 @@ func TestSelectors(t *testing.T) {
 			got += object.Name
 			return nil
 		})
-		if err != nil || got != test.want {
-			t.Errorf("%+v: got %q (%v), want %q", test.list, got, err, test.want)
-		}
+		assert.NoError(t, err)
+		assert.Equalf(t, test.want, got, "%+v", test.list)
 	}
 }
 

@@ -53,9 +53,7 @@ func TestLinkMeanwhile(t *testing.T) {
 			left = append(left, path)
 			return err
 		}))
-		if len(left) != 4 {
-			t.Errorf("%s: elsewhere are now %q; want what was there", link, left)
-		}
+		assert.Lenf(t, left, 4, "%s: want elsewhere what was there", link)
 		assert.NoError(t, f.Close())
 	}
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // addHostile adds the files of testdata/hostile that match a pattern as seeds.
 func addHostile(f *testing.F, pattern string) {
 	files, err := filepath.Glob(filepath.Join(hostile, pattern))
-	if err != nil || len(files) == 0 {
-		f.Fatal(files, err)
-	}
+	require.NoError(f, err)
+	require.NotEmpty(f, files)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		require.NoError(f, err)
@@ -54,9 +54,7 @@ func FuzzLayer(f *testing.F) {
 				t.Errorf("it has a file %q", name)
 			}
 		}
-		if total > size {
-			t.Errorf("files of %d bytes; want at most %d", total, size)
-		}
+		assert.LessOrEqual(t, total, size, "bytes of files")
 	})
 }
 

@@ -10,12 +10,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/memory"
@@ -42,9 +42,8 @@ func hostileLayers(t testing.TB) map[string][]byte {
 		return archive(func(w *tar.Writer) {
 			for _, h := range headers {
 				require.NoError(t, w.WriteHeader(h))
-				if _, err := io.CopyN(w, strings.NewReader(strings.Repeat("x", int(h.Size))), h.Size); err != nil {
-					t.Fatal(err)
-				}
+				_, err := io.CopyN(w, strings.NewReader(strings.Repeat("x", int(h.Size))), h.Size)
+				require.NoError(t, err)
 			}
 		})
 	}
@@ -104,9 +103,8 @@ func packed(t testing.TB, data []byte) []byte {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	require.NoError(t, err)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Write(data)
+	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	return b.Bytes()
 }
@@ -175,9 +173,7 @@ func TestHostileLayers(t *testing.T) {
 			if err != nil {
 				got = strings.TrimPrefix(err.Error(), "cannot pull image "+reference+": ")
 			}
-			if !regexp.MustCompile(`^` + tc.want + `$`).MatchString(got) {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
+			assert.Regexp(t, `^`+tc.want+`$`, got)
 			if used > 32<<20 {
 				t.Errorf("it allocated %d MiB; want less than 32", used>>20)
 			}
@@ -207,9 +203,7 @@ func TestPullTakesLinearTime(t *testing.T) {
 		return s.steps
 	}
 	few, many := steps(200), steps(1600)
-	if many > 9*few {
-		t.Errorf("eight times the files take %d steps instead of %d, %.1f times as many", many, few, float64(many)/float64(few))
-	}
+	assert.LessOrEqualf(t, many, 9*few, "eight times the files take %d steps instead of %d, %.1f times as many", many, few, float64(many)/float64(few))
 	t.Logf("%d files take %d steps, %d files %d", 8*200, few, 8*1600, many)
 }
 
@@ -250,9 +244,7 @@ func TestLongNames(t *testing.T) {
 	for n, err = 0, nil; err == nil; n++ {
 		err = b.keep("a"+strings.Repeat("/a", maxDepth), 0)
 	}
-	if n > maxNames/(perFolder*maxDepth)+1 {
-		t.Errorf("there may be %d empty files in %d folders each", n, maxDepth)
-	}
+	assert.LessOrEqualf(t, n, maxNames/(perFolder*maxDepth)+1, "there may be %d empty files in %d folders each", n, maxDepth)
 }
 
 // TestLayerExpands: a layer in zstd that expands to very many times its size is not read to its end.
@@ -264,13 +256,11 @@ func TestLayerExpands(t *testing.T) {
 	archive := tar.NewWriter(encoder)
 	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "elsewhere", Size: large, Mode: 0o600, Format: tar.FormatGNU}))
 	for range large >> 20 {
-		if _, err := archive.Write(zeros); err != nil {
-			t.Fatal(err)
-		}
+		_, err := archive.Write(zeros)
+		require.NoError(t, err)
 	}
 	require.NoError(t, errors.Join(archive.Close(), encoder.Close()))
 	left := newBudget(Limits{Size: 16 << 30})
-	if _, err := readLayer(&layer, left, []string{"hold"}); err == nil || err.Error() != "one of its layers expands to more than 1100 times its size; expected less" {
-		t.Errorf("of %d bytes, %d were read: %v", layer.Len(), left.size-left.left, err)
-	}
+	_, err = readLayer(&layer, left, []string{"hold"})
+	assert.EqualErrorf(t, err, "one of its layers expands to more than 1100 times its size; expected less", "of %d bytes, %d were read", layer.Len(), left.size-left.left)
 }

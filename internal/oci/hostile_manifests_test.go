@@ -192,9 +192,7 @@ func check(t *testing.T, reference string, pulled Pulled, err error, want string
 	if err != nil {
 		got = strings.TrimPrefix(err.Error(), "cannot pull image "+reference+": ")
 	}
-	if !regexp.MustCompile(`^` + want + `$`).MatchString(got) {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	assert.Regexp(t, `^`+want+`$`, got)
 }
 
 // TestHostileManifests: a manifest with URLs outside of the registry or with false descriptors.
@@ -389,9 +387,8 @@ func TestRedirects(t *testing.T) {
 		require.NoError(t, err)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tc.to, nil)
 		require.NoError(t, err)
-		if _, err := newGuard(from).transport(request); (err == nil) != tc.allowed {
-			t.Errorf("from %s on to %s: error %v", tc.registry, tc.to, err)
-		}
+		_, err = newGuard(from).transport(request)
+		assert.Equalf(t, tc.allowed, err == nil, "from %s on to %s: error %v", tc.registry, tc.to, err)
 	}
 	// A name may stand for any address. It is looked at when it is known.
 	for address, local := range map[string]bool{"127.0.0.1:80": false, "[::1]:80": false, "169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "0.0.0.0:80": false} {

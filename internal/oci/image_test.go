@@ -44,9 +44,7 @@ func TestDigestIsAlwaysTheSame(t *testing.T) {
 	for range 10 {
 		got, err := mustIndex(t, cargo()).Digest()
 		require.NoError(t, err)
-		if got.String() != digest {
-			t.Fatalf("digest %s, want %s", got, digest)
-		}
+		require.Equal(t, digest, got.String())
 	}
 	other := cargo()
 	other.Labels["home"] = "leith"
@@ -80,9 +78,7 @@ func TestPush(t *testing.T) {
 	for range 2 { // the second push finds the image
 		got, err := Push(t.Context(), reference, mustIndex(t, cargo()))
 		require.NoError(t, err)
-		if got != digest {
-			t.Errorf("digest %s, want %s", got, digest)
-		}
+		assert.Equal(t, digest, got)
 	}
 	ref, err := name.ParseReference(reference)
 	require.NoError(t, err)
@@ -103,17 +99,14 @@ func TestPushExplains(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Push(ctx, address+"/a/b:c", mustIndex(t, cargo())); err == nil {
-		t.Error("it was pushed although its context had ended")
-	}
+	_, err := Push(ctx, address+"/a/b:c", mustIndex(t, cargo()))
+	assert.Error(t, err, "it was pushed although its context had ended")
 }
 
 func checkCargo(t *testing.T, image v1.Image) {
 	t.Helper()
 	files := tarFiles(t, mutate.Extract(image))
-	if diff := cmp.Diff(map[string]string{"hold": "", "hold/deep": "", "hold/deep/rum": "barrels", "hold/tea": "chests", "log": ""}, files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	assert.Empty(t, cmp.Diff(map[string]string{"hold": "", "hold/deep": "", "hold/deep/rum": "barrels", "hold/tea": "chests", "log": ""}, files), "files (-want +got)")
 }
 
 func TestWriteLayout(t *testing.T) {
@@ -121,9 +114,7 @@ func TestWriteLayout(t *testing.T) {
 	for range 2 { // the second replaces it
 		got, err := WriteLayout(dir, mustIndex(t, cargo()))
 		require.NoError(t, err)
-		if got != digest {
-			t.Errorf("digest %s, want %s", got, digest)
-		}
+		assert.Equal(t, digest, got)
 	}
 	outer, err := layout.ImageIndexFromPath(dir)
 	require.NoError(t, err)
@@ -145,16 +136,13 @@ func TestWriteLayoutRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o644))
 	_, err := WriteLayout(dir, mustIndex(t, cargo()))
 	assert.ErrorContains(t, err, "will not replace "+dir+": it holds notes.txt")
-	if _, err := os.Stat(filepath.Join(dir, "notes.txt")); err != nil {
-		t.Error(err)
-	}
+	assert.FileExists(t, filepath.Join(dir, "notes.txt"))
 }
 
 func TestPathsStayBelowTheRoot(t *testing.T) {
 	for _, path := range []string{"/etc/passwd", "../escape", "a/../../b", "a//b", "."} {
-		if _, err := (Content{Files: map[string][]byte{path: nil}}).Index(); err == nil {
-			t.Errorf("a file %q is accepted", path)
-		}
+		_, err := (Content{Files: map[string][]byte{path: nil}}).Index()
+		assert.Errorf(t, err, "a file %q is accepted", path)
 	}
 }
 

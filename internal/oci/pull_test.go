@@ -36,9 +36,8 @@ var generous = Limits{Time: time.Minute, Size: 1 << 20}
 
 func TestPull(t *testing.T) {
 	repository := registry.Start(t, nil) + "/harbour/cargo"
-	if _, err := Push(t.Context(), repository+":v1", mustIndex(t, cargo())); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Push(t.Context(), repository+":v1", mustIndex(t, cargo()))
+	require.NoError(t, err)
 	want := Pulled{Reference: repository + "@" + digest,
 		Files: map[string][]byte{"hold/deep/rum": []byte("barrels"), "hold/tea": []byte("chests")}}
 	for _, reference := range []string{repository + ":v1", repository + "@" + digest, repository + ":v1@" + digest} {
@@ -81,9 +80,7 @@ func TestPullReadsLayers(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			if !regexp.MustCompile(`^` + tc.want + `$`).MatchString(got) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			assert.Regexp(t, `^`+tc.want+`$`, got)
 		})
 	}
 }
@@ -95,27 +92,23 @@ func TestPullOfAnIndex(t *testing.T) {
 	index := mutate.AppendManifests(empty.Index,
 		mutate.IndexAddendum{Add: attestation, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
 		mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "s390x"}}})
-	if _, err := Push(t.Context(), address+"/harbour/index:v1", index); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Push(t.Context(), address+"/harbour/index:v1", index)
+	require.NoError(t, err)
 	pulled, err := Pull(t.Context(), address+"/harbour/index:v1", generous, "hold")
 	if got := listed(pulled.Files); err != nil || got != "hold/tea of 0" {
 		t.Errorf("got %q and error %v", got, err)
 	}
-	if _, err := Push(t.Context(), address+"/harbour/none:v1", empty.Index); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Pull(t.Context(), address+"/harbour/none:v1", generous, "hold"); err == nil || !strings.Contains(err.Error(), "no image of any architecture") {
-		t.Errorf("of an index without images: got error %v", err)
-	}
+	_, err = Push(t.Context(), address+"/harbour/none:v1", empty.Index)
+	require.NoError(t, err)
+	_, err = Pull(t.Context(), address+"/harbour/none:v1", generous, "hold")
+	assert.ErrorContains(t, err, "no image of any architecture", "of an index without images")
 }
 
 func TestPullHasALimit(t *testing.T) {
 	reference := push(t, registry.Start(t, nil), layered(t, [][]string{{"mast"}, {"hold/tea"}, {"mast"}}))
-	if _, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 64 << 10}, "hold"); err != nil {
-		t.Error(err)
-	}
-	_, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 4 << 10}, "hold") // an archive with one file has 2 KiB
+	_, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 64 << 10}, "hold")
+	assert.NoError(t, err)
+	_, err = Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 4 << 10}, "hold") // an archive with one file has 2 KiB
 	if err == nil || !strings.HasSuffix(err.Error(), "its files take more than 4096 bytes; expected a smaller image") {
 		t.Errorf("got error %v", err)
 	}
@@ -126,13 +119,11 @@ func TestPullHasALimit(t *testing.T) {
 func TestPullKeepsLittle(t *testing.T) {
 	content := Content{Files: map[string][]byte{"mast/large": make([]byte, 64<<10), "hold/tea": make([]byte, 2<<10), "hold/rum": make([]byte, 2<<10)}}
 	reference := registry.Start(t, nil) + "/harbour/large:v1"
-	if _, err := Push(t.Context(), reference, mustIndex(t, content)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 1 << 20, Kept: 4 << 10}, "hold"); err != nil {
-		t.Error(err)
-	}
-	_, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 1 << 20, Kept: 3 << 10}, "hold")
+	_, err := Push(t.Context(), reference, mustIndex(t, content))
+	require.NoError(t, err)
+	_, err = Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 1 << 20, Kept: 4 << 10}, "hold")
+	assert.NoError(t, err)
+	_, err = Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 1 << 20, Kept: 3 << 10}, "hold")
 	if err == nil || !strings.HasSuffix(err.Error(), "its files in the folders that are read take more than 3072 bytes; expected a smaller image") {
 		t.Errorf("got error %v", err)
 	}
@@ -165,17 +156,13 @@ func TestPullLogsIn(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", home)
 	_, err := Pull(t.Context(), address+"/harbour/cargo:v1", generous, "hold")
-	if err == nil || !strings.Contains(err.Error(), "; check the name, and log in with `docker login "+address+"`") {
-		t.Errorf("without a login: got error %v", err)
-	}
+	assert.ErrorContains(t, err, "; check the name, and log in with `docker login "+address+"`", "without a login")
 	config := fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, address, base64.StdEncoding.EncodeToString([]byte("jim:treasure")))
 	require.NoError(t, os.WriteFile(filepath.Join(home, "config.json"), []byte(config), 0o600))
-	if _, err := Push(t.Context(), address+"/harbour/cargo:v1", mustIndex(t, cargo())); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Pull(t.Context(), address+"/harbour/cargo:v1", generous, "hold"); err != nil {
-		t.Error(err)
-	}
+	_, err = Push(t.Context(), address+"/harbour/cargo:v1", mustIndex(t, cargo()))
+	require.NoError(t, err)
+	_, err = Pull(t.Context(), address+"/harbour/cargo:v1", generous, "hold")
+	assert.NoError(t, err)
 }
 
 func TestPullExplains(t *testing.T) {
@@ -250,9 +237,8 @@ func layered(t *testing.T, layers [][]string) v1.Image {
 				*header, content = tar.Header{Name: entry, Typeflag: tar.TypeDir, Mode: 0o755}, ""
 			}
 			require.NoError(t, writer.WriteHeader(header))
-			if _, err := writer.Write([]byte(content)); err != nil {
-				t.Fatal(err)
-			}
+			_, err := writer.Write([]byte(content))
+			require.NoError(t, err)
 		}
 		require.NoError(t, writer.Close())
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })

@@ -25,9 +25,8 @@ import (
 func pushed(t *testing.T, address string) string {
 	t.Helper()
 	pullSpec := address + "/harbour/cargo@" + digest
-	if _, err := Push(t.Context(), pullSpec, mustIndex(t, cargo())); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Push(t.Context(), pullSpec, mustIndex(t, cargo()))
+	require.NoError(t, err)
 	return pullSpec
 }
 
@@ -43,18 +42,16 @@ func TestFindAndTag(t *testing.T) {
 			t.Errorf("%q, %v; want %s", got, err, digest)
 		}
 	}
-	if _, err := Find(t.Context(), registry.Nobody()+"/harbour/cargo:v1"); err == nil || !strings.Contains(err.Error(), "can be reached") {
-		t.Errorf("of a registry that is down: %v", err)
-	}
+	_, err := Find(t.Context(), registry.Nobody()+"/harbour/cargo:v1")
+	assert.ErrorContains(t, err, "can be reached", "of a registry that is down")
 	if got, err := Pin(t.Context(), tag); got != pullSpec || err != nil {
 		t.Errorf("pinned: %q, %v; want %s", got, err, pullSpec)
 	}
 	if got, err := Pin(t.Context(), "registry.invalid/a/b@"+digest); got != "registry.invalid/a/b@"+digest || err != nil {
 		t.Errorf("what is pinned: %q, %v", got, err)
 	}
-	if _, err := Pin(t.Context(), address+"/harbour/tea:v1"); err == nil || !strings.Contains(err.Error(), "has no such image") {
-		t.Errorf("pinning what is not there: %v", err)
-	}
+	_, err = Pin(t.Context(), address+"/harbour/tea:v1")
+	assert.ErrorContains(t, err, "has no such image", "pinning what is not there")
 }
 
 // TestDistrust: the error about a certificate of an unknown authority says how to trust it.
@@ -67,9 +64,7 @@ func TestDistrust(t *testing.T) {
 		t.Fatal("nobody trusts that server")
 	}
 	repository, failed := name.NewRepository("registry.example.com/harbour/cargo")
-	if failed != nil {
-		t.Fatal(failed)
-	}
+	require.NoError(t, failed)
 	const want = "; if you trust registry.example.com, name a file with the certificate of its authority in the environment variable SSL_CERT_FILE"
 	for what, got := range map[string]string{"pull": remedy(repository, err), "push": pushRemedy(repository, err)} {
 		assert.EqualValues(t, want, got, what)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 )
@@ -26,9 +27,7 @@ func TestResets(t *testing.T) {
 			own.ServeHTTP(w, r)
 			return
 		}
-		if r.ProtoMajor != 2 {
-			t.Errorf("the request is of %s; want HTTP/2", r.Proto)
-		}
+		assert.Equalf(t, 2, r.ProtoMajor, "the request is of %s; want HTTP/2", r.Proto)
 		whole := httptest.NewRecorder()
 		own.ServeHTTP(whole, r)
 		w.Header().Set("Content-Length", whole.Header().Get("Content-Length"))

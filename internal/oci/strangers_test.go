@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/memory"
@@ -51,9 +52,8 @@ func TestStrangersRegistries(t *testing.T) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
 		require.NoError(t, err)
 		strange := PublicRegistries(t.Context()).(*registries)
-		if _, err := strange.guard(from).transport(request); err == nil || !strings.Contains(err.Error(), "name its host with --allow-host") {
-			t.Errorf("%s, as a stranger names it: %v", to, err)
-		}
+		_, err = strange.guard(from).transport(request)
+		assert.ErrorContainsf(t, err, "name its host with --allow-host", "%s, as a stranger names it", to)
 		allowed := PublicRegistries(t.Context(), registry).(*registries)
 		if _, err := allowed.guard(from).transport(request); err != nil && to != "https://127.0.0.1/layer" {
 			t.Errorf("%s, as the user names it: %v", to, err)
@@ -118,9 +118,8 @@ func (waiting) Close() error { return nil }
 func TestSlowBody(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	slow := &minRateBody{ReadCloser: waiting{ctx}, cancel: cancel, left: 10 * time.Millisecond}
-	if _, err := io.ReadAll(slow); err == nil || !strings.Contains(err.Error(), "its registry sends less than 1024 bytes a second") {
-		t.Errorf("a slow one: %v", err)
-	}
+	_, err := io.ReadAll(slow)
+	assert.ErrorContains(t, err, "its registry sends less than 1024 bytes a second", "a slow one")
 	fast := &minRateBody{ReadCloser: io.NopCloser(bytes.NewReader(make([]byte, 1<<20))), cancel: cancel, left: time.Second}
 	if read, err := io.ReadAll(fast); err != nil || len(read) != 1<<20 || fast.left < 10*time.Second {
 		t.Errorf("a fast one: %d bytes, and %s are left: %v", len(read), fast.left, err)
@@ -163,9 +162,7 @@ func TestLayerAnswers(t *testing.T) {
 	} {
 		request, err := http.NewRequestWithContext(tc.ctx, http.MethodGet, tc.url, nil)
 		require.NoError(t, err)
-		if got := newGuard(repo.Registry).isForLayer(request); got != tc.want {
-			t.Errorf("%s: %t", tc.url, got)
-		}
+		assert.Equal(t, tc.want, newGuard(repo.Registry).isForLayer(request), tc.url)
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestRange(t *testing.T) {
@@ -28,12 +31,8 @@ func TestRange(t *testing.T) {
 		for included, versions := range map[bool][]string{true: tc.in, false: tc.out} {
 			for _, text := range versions {
 				v, err := Parse(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if r.Includes(v) != included {
-					t.Errorf("%q includes %s: %v", tc.value, v, !included)
-				}
+				require.NoError(t, err)
+				assert.Equalf(t, included, r.Includes(v), "%q includes %s", tc.value, v)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/repository"
@@ -22,9 +23,7 @@ func gitIn(t *testing.T, dir string) func(args ...string) string {
 		t.Helper()
 		command := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=Moon", "-c", "user.email=moon@example.com", "-c", "commit.gpgsign=false"}, args...)...)
 		out, err := command.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
+		require.NoErrorf(t, err, "git %v: %s", args, out)
 		return strings.TrimSpace(string(out))
 	}
 }
@@ -117,9 +116,7 @@ func TestHostileGit(t *testing.T) {
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("got error %v, want one with %q", err, tc.want)
 			}
-			if _, err := os.Stat(ran); err == nil {
-				t.Error("the program ran")
-			}
+			assert.NoFileExists(t, ran, "the program ran")
 		})
 	}
 }
@@ -176,9 +173,7 @@ func TestHostileConnection(t *testing.T) {
 			base, err := repository.Since(t.Context(), dir, "main")
 			require.NoError(t, err)
 			_, err = base.Read(config)
-			if _, err := os.Stat(cookies); err == nil {
-				t.Error("git has written cookies")
-			}
+			assert.NoFileExists(t, cookies, "git has written cookies")
 			if want == "" {
 				require.NoError(t, err)
 				return
@@ -201,9 +196,8 @@ func TestHostilePatterns(t *testing.T) {
 			dir := t.TempDir()
 			community().write(t, dir)
 			files{config: "tests:\n- name: check_required_fields\n  ignore_operators:\n" + tc.patterns}.write(t, dir)
-			if _, err := repository.Open(dir, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want one with %q", err, tc.want)
-			}
+			_, err := repository.Open(dir, nil)
+			assert.ErrorContains(t, err, tc.want)
 		})
 	}
 }

@@ -311,9 +311,7 @@ func TestChange(t *testing.T) {
 			change, err := r.ChangeOf(tc.files, tc.before)
 			require.NoError(t, err)
 			got := relative(r.CheckChange(change, profile), dir)
-			if len(got) != len(tc.want) {
-				t.Fatalf("got %q, want %q", got, tc.want)
-			}
+			require.Lenf(t, got, len(tc.want), "want %q", tc.want)
 			for i, want := range tc.want {
 				assert.Contains(t, got[i], want)
 			}
@@ -367,9 +365,8 @@ func TestSince(t *testing.T) {
 		t.Errorf("of a file that is longer than files may be, %d bytes were read, error %v", len(text), err)
 	}
 	for _, ref := range []string{"nowhere", "--output=a"} {
-		if _, err := repository.Since(t.Context(), dir, ref); err == nil {
-			t.Errorf("%s is a commit", ref)
-		}
+		_, err := repository.Since(t.Context(), dir, ref)
+		assert.Errorf(t, err, "%s is a commit", ref)
 	}
 }
 
@@ -480,9 +477,8 @@ func TestSettings(t *testing.T) {
 		"packages: tide\n":                "packages",
 	}
 	for _, text := range slices.Sorted(maps.Keys(refused)) {
-		if _, err := read(text); err == nil || !strings.Contains(err.Error(), refused[text]) {
-			t.Errorf("%q: %v, want %s", text, err, refused[text])
-		}
+		_, err := read(text)
+		assert.ErrorContains(t, err, refused[text], text)
 	}
 	if _, given, err := repository.ReadSettings(repository.In(t.TempDir())); given || err != nil {
 		t.Errorf("without a file: given %v, %v", given, err)
@@ -491,15 +487,13 @@ func TestSettings(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := repository.Open(dir, nil); err == nil || !strings.Contains(err.Error(), "it has no folder operators") {
-		t.Errorf("an empty folder: %v", err)
-	}
+	_, err := repository.Open(dir, nil)
+	assert.ErrorContains(t, err, "it has no folder operators", "an empty folder")
 	f := community()
 	f[config] = "tests: [{name: check_operator_name, ignore_operators: ['(']}]\n"
 	f.write(t, dir)
-	if _, err := repository.Open(dir, nil); err == nil || !strings.Contains(err.Error(), "check_operator_name") {
-		t.Errorf("a pattern that is none: %v", err)
-	}
+	_, err = repository.Open(dir, nil)
+	assert.ErrorContains(t, err, "check_operator_name", "a pattern that is none")
 }
 
 // TestLinkedFolders: what a branch links to is not read as if it were the repository's.
@@ -510,9 +504,8 @@ func TestLinkedFolders(t *testing.T) {
 			community().write(t, dir)
 			community().write(t, elsewhere)
 			require.NoError(t, errors.Join(os.RemoveAll(filepath.Join(dir, folder)), os.Symlink(filepath.Join(elsewhere, folder), filepath.Join(dir, folder))))
-			if _, err := repository.Open(dir, nil); err == nil || !strings.Contains(err.Error(), folder+" is a link") {
-				t.Errorf("got %v, want an error that says that %s is a link", err, folder)
-			}
+			_, err := repository.Open(dir, nil)
+			assert.ErrorContains(t, err, folder+" is a link")
 		})
 	}
 }

@@ -44,9 +44,7 @@ func TestOf(t *testing.T) {
 				want[gate] = true
 			}
 			for _, gate := range all {
-				if set[gate] != want[gate] {
-					t.Errorf("%s is %v, want %v", gate, set[gate], want[gate])
-				}
+				assert.Equalf(t, want[gate], set[gate], "%s", gate)
 			}
 		})
 	}

@@ -61,9 +61,8 @@ func TestAgainstOLM(t *testing.T) {
 	predict := func(dir string) *Prediction {
 		t.Helper()
 		states, err := Observe(t.Context(), c.Config(), namespace)
-		if err != nil || len(states) != 1 {
-			t.Fatal(states, err)
-		}
+		require.NoError(t, err)
+		require.Len(t, states, 1)
 		if n := states[0].SubstituteCatalog(read(t, dir)); n != 1 {
 			t.Fatalf("the catalog has packages of %d Subscriptions", n)
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/olm/featuregates"
@@ -19,11 +20,7 @@ func TestGatesSaid(t *testing.T) {
 	}}}
 	said := gatesSaid(set, stated, "4.21.3")
 	for gate, want := range map[featuregates.Gate]bool{featuregates.Boxcutter: true, featuregates.ServiceCA: false, featuregates.DeploymentConfig: false} {
-		if said[gate] != want {
-			t.Errorf("%s is %v, want %v", gate, said[gate], want)
-		}
+		assert.Equalf(t, want, said[gate], "%s", gate)
 	}
-	if !set[featuregates.ServiceCA] {
-		t.Error("the gates of the release have changed")
-	}
+	assert.True(t, set[featuregates.ServiceCA], "the gates of the release have changed")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/blang/semver/v4"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -111,9 +112,7 @@ func TestExtension(t *testing.T) {
 			if test.code != "" && !hasCode(append(p.Why, p.Risks...), test.code) {
 				t.Errorf("got the reasons %+v and the risks %+v, want %s", p.Why, p.Risks, test.code)
 			}
-			if text := p.format(); !strings.Contains(text, test.says) {
-				t.Errorf("got\n%s, want %q in it", text, test.says)
-			}
+			assert.Contains(t, p.format(), test.says)
 		})
 	}
 }

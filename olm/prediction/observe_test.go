@@ -105,9 +105,7 @@ func TestTenantsMakeLargeObjects(t *testing.T) {
 		if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 2<<20 {
 			t.Errorf("namespace %q: %d KiB stay in memory, want at most 2048", namespace, kept>>10)
 		}
-		if want := map[string]int{"": namespaces, "project-7": 1}[namespace]; len(states) != want {
-			t.Fatalf("namespace %q: got %d States, want %d", namespace, len(states), want)
-		}
+		require.Lenf(t, states, map[string]int{"": namespaces, "project-7": 1}[namespace], "namespace %q", namespace)
 		for _, st := range states {
 			s, csv, c, source := st.Subscriptions[0], st.CSVs[0], st.Conditions[0], st.CatalogSources[0]
 			if s.Spec.Package != "boat" || s.Status.InstalledCSV != "own" || csv.Spec.Version.String() != "1.2.3" || csv.Annotations[projection.PropertiesAnnotationKey] != "[]" || csv.Status.Phase != "Succeeded" ||

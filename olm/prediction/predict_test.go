@@ -236,9 +236,8 @@ func TestWithSpec(t *testing.T) {
 	if before, after := st.Subscriptions[0], changed.Subscriptions[0]; before.Spec.Channel != "stable" || after.Spec.Channel != "fast" || after.Status.InstallPlanRef == nil {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if _, err := st.WithSpec("ebb", func(*v1alpha1.SubscriptionSpec) {}); err == nil || err.Error() != "namespace default has no Subscription ebb" {
-		t.Errorf("got %v", err)
-	}
+	_, err = st.WithSpec("ebb", func(*v1alpha1.SubscriptionSpec) {})
+	assert.EqualError(t, err, "namespace default has no Subscription ebb")
 }
 
 // TestLaterUpdates runs the resolver for each update of a long path.
@@ -304,9 +303,8 @@ func tide(t *testing.T) *fbc.Catalog {
 func read(t *testing.T, dir string) *fbc.Catalog {
 	t.Helper()
 	c, found, err := fbc.Read(t.Context(), dir)
-	if err != nil || len(found) > 0 {
-		t.Fatal(found, err)
-	}
+	require.NoError(t, err)
+	require.Empty(t, found)
 	return c
 }
 

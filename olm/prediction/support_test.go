@@ -6,6 +6,7 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
@@ -61,13 +62,9 @@ func TestSupport(t *testing.T) {
 			for _, risk := range p.Risks {
 				got = append(got, risk.Code)
 			}
-			if len(got) != len(test.want) {
-				t.Fatalf("got risks %q, want %q", got, test.want)
-			}
+			require.Lenf(t, got, len(test.want), "risks, want %q", test.want)
 			for i, want := range test.want {
-				if got[i] != want {
-					t.Errorf("got risks %q, want %q", got, test.want)
-				}
+				assert.Equal(t, want, got[i])
 			}
 		})
 	}

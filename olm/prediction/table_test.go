@@ -66,9 +66,7 @@ func checkTable(t *testing.T, path string, rows []string) {
 			if row != "" {
 				t.Log(row)
 			}
-			if !strings.Contains(string(have), row) {
-				t.Errorf("%s is stale: run the whole test with -update", path)
-			}
+			assert.Containsf(t, string(have), row, "%s is stale: run the whole test with -update", path)
 		}
 		return
 	}

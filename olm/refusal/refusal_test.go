@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -269,9 +270,7 @@ func TestRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := Removed(bundle(test.change), request(t, test.settings))
 			if test.what == "" {
-				if len(all) > 0 {
-					t.Errorf("refused: %+v", all)
-				}
+				assert.Empty(t, all, "refused")
 				return
 			}
 			if len(all) != 1 || !strings.Contains(all[0].Text, test.text) || all[0].What != test.what || all[0].Do != test.do || all[0].Code != API {

@@ -15,7 +15,7 @@ import (
 const want = "want"
 
 // Archives returns the absolute paths of the archives in a folder. There must be at least one.
-func Archives(t *testing.T, dir string) []string {
+func Archives(t testing.TB, dir string) []string {
 	t.Helper()
 	dir, err := filepath.Abs(dir)
 	require.NoError(t, err)
@@ -25,6 +25,17 @@ func Archives(t *testing.T, dir string) []string {
 		t.Fatalf("no archive in %s", dir)
 	}
 	return paths
+}
+
+// Files returns the files of all archives in a folder: fuzzing begins with them.
+func Files(t testing.TB, dir string) (all []txtar.File) {
+	t.Helper()
+	for _, path := range Archives(t, dir) {
+		archive, err := txtar.ParseFile(path)
+		require.NoError(t, err)
+		all = append(all, archive.Files...)
+	}
+	return all
 }
 
 // Extract writes the files of an archive, except "want", below a folder of a new working directory.

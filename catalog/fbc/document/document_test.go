@@ -147,9 +147,7 @@ f:2:11: number 1 of entries has no value; give it one, or leave it out`, false, 
 				texts = append(texts, f.Error())
 			}
 			assert.Empty(t, cmp.Diff(tc.want, strings.Join(texts, "\n")), "-want +got")
-			if decoded != tc.decoded {
-				t.Errorf("decoded: %v", decoded)
-			}
+			assert.Equal(t, tc.decoded, decoded)
 			if diff := cmp.Diff(tc.into, into); decoded && diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -180,13 +178,11 @@ func TestList(t *testing.T) {
 		t.Errorf("a single file: got %+v, error %v", files, err)
 	}
 	none := filepath.Join(dir, "none")
-	if _, err := List(none); err == nil || !strings.Contains(err.Error(), none) {
-		t.Errorf("%s: got error %v", none, err)
-	}
+	_, err = List(none)
+	assert.ErrorContains(t, err, none)
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a.yaml")))
-	if _, err := List(dir); err == nil {
-		t.Error("a link that leads nowhere is no error")
-	}
+	_, err = List(dir)
+	assert.Error(t, err, "a link that leads nowhere is no error")
 }
 
 // TestDecodeStrictlyReportsSomeFaults: only some of very many faults of a document are reported.

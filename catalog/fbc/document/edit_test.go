@@ -55,9 +55,7 @@ func TestEdits(t *testing.T) {
 			require.Empty(t, faults)
 			got := tc.before
 			for _, e := range tc.edit(documents[len(documents)-1]) {
-				if !strings.HasPrefix(got[e.Offset:], e.Old) {
-					t.Fatalf("%q is not at %d of %q", e.Old, e.Offset, got)
-				}
+				require.Truef(t, strings.HasPrefix(got[e.Offset:], e.Old), "%q is not at %d of %q", e.Old, e.Offset, got)
 				got = got[:e.Offset] + e.New + got[int(e.Offset)+len(e.Old):]
 			}
 			assert.EqualValues(t, tc.want, got)

@@ -5,17 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/test/catalogs"
 )
 
 // cut cuts a file, reading so many bytes at a time, and returns the sections and faults as text.
@@ -76,9 +75,8 @@ func TestSplitEndsWhenTold(t *testing.T) {
 		count := 0
 		s := Splitter{Yield: func(Section) bool { count++; return count < 2 }, Fault: func(f *findings.Finding) { t.Error(f) }}
 		err := s.Split("f", strings.NewReader(data))
-		if err != nil || count != 2 {
-			t.Errorf("%q: %d sections, error %v", data, count, err)
-		}
+		assert.NoError(t, err)
+		assert.Equalf(t, 2, count, "sections of %q", data)
 	}
 }
 
@@ -88,9 +86,7 @@ func TestSplitFails(t *testing.T) {
 		file := io.MultiReader(strings.NewReader(begin), iotest.ErrReader(broken))
 		s := Splitter{Yield: func(Section) bool { return true }, Fault: func(f *findings.Finding) { t.Errorf("%q: %v", begin, f) }}
 		err := s.Split("f", file)
-		if !errors.Is(err, broken) {
-			t.Errorf("%q: got error %v", begin, err)
-		}
+		assert.ErrorIs(t, err, broken, begin)
 	}
 }
 
@@ -141,16 +137,8 @@ func (e *endless) Read(into []byte) (int, error) {
 
 // FuzzSplit splits a file that is read in usual chunks, and again byte by byte. The results must be equal.
 func FuzzSplit(f *testing.F) {
-	archives, err := filepath.Glob("../../rules/testdata/validate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatal(archives, err)
-	}
-	for _, path := range archives {
-		archive, err := txtar.ParseFile(path)
-		require.NoError(f, err)
-		for _, file := range archive.Files {
-			f.Add(file.Data)
-		}
+	for _, file := range catalogs.Files(f, "../../rules/testdata/validate") {
+		f.Add(file.Data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		assert.Empty(t, cmp.Diff(cut(t, data, usualChunk), cut(t, data, 1)), "-usual +byte by byte")

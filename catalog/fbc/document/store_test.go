@@ -31,11 +31,8 @@ func TestStore(t *testing.T) {
 	for i := range count {
 		got, err := store.Load(bytes.Clone(before), span(i))
 		require.NoError(t, err)
-		if !bytes.Equal(got, append(bytes.Clone(before), content(i)...)) {
-			t.Errorf("document %d: got %d bytes that are not those that were kept", i, len(got))
-		}
+		assert.Equalf(t, append(bytes.Clone(before), content(i)...), got, "document %d: got %d bytes that are not those that were kept", i, len(got))
 	}
-	if _, err := store.Load(nil, span(count)); err == nil {
-		t.Error("a document was loaded that was never kept")
-	}
+	_, err = store.Load(nil, span(count))
+	assert.Error(t, err, "a document was loaded that was never kept")
 }

@@ -23,9 +23,7 @@ func TestAt(t *testing.T) {
 		"2026-06-30": "Extended update support until 2026-06-30",
 		"2026-07-01": "ended on 2026-06-30",
 	} {
-		if got := v.At(day).String(); got != want {
-			t.Errorf("on %s: %s, want %s", day, got, want)
-		}
+		assert.Equalf(t, want, v.At(day).String(), "on %s", day)
 	}
 	for name, unknown := range map[string]*Version{"no version": nil, "no phase": {Name: "1.2"}, "no date": {Phases: []Phase{{"Full support", "soon", "later"}}}} {
 		if got := unknown.At("2024-01-01"); got != nil || got.String() != "" {
@@ -53,8 +51,6 @@ func TestFind(t *testing.T) {
 // TestNumber: names of versions have two numbers.
 func TestNumber(t *testing.T) {
 	for name, want := range map[string]bool{"4.12": true, "0.0": true, "1": false, "1.2.3": false, "v1.2": false, "1.02": false, "": false, "1.99999999999": false} {
-		if got := Number(name) != nil; got != want {
-			t.Errorf("%q is one: %v, want %v", name, got, want)
-		}
+		assert.Equalf(t, want, Number(name) != nil, "%q is one", name)
 	}
 }

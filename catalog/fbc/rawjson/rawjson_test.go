@@ -138,9 +138,7 @@ func TestValid(t *testing.T) {
 
 func TestFits(t *testing.T) {
 	for _, tc := range texts {
-		if got := rawjson.Fits([]byte(tc.text), sampleShape); got != tc.fits {
-			t.Errorf("%s fits: %v", tc.text, got)
-		}
+		assert.Equal(t, tc.fits, rawjson.Fits([]byte(tc.text), sampleShape), tc.text)
 		if err := json.Unmarshal([]byte(tc.text), &sample{}); (err == nil) != tc.fits {
 			t.Errorf("encoding/json says %v to %s", err, tc.text)
 		}
@@ -153,16 +151,10 @@ func TestRefuses(t *testing.T) {
 	for _, text := range []string{
 		`{"Text":"a"}`, `{"liſt":[]}`, `{"number":-1}`, `{"number":1234567890}`, `{"\u0074ext":"a"}`, `{"raw":` + deep + `}`,
 	} {
-		if err := json.Unmarshal([]byte(text), &sample{}); err != nil {
-			t.Errorf("encoding/json refuses %.40s, too: %v", text, err)
-		}
-		if rawjson.Fits([]byte(text), sampleShape) {
-			t.Errorf("%.40s fits", text)
-		}
+		assert.NoErrorf(t, json.Unmarshal([]byte(text), &sample{}), "encoding/json refuses %.40s, too", text)
+		assert.Falsef(t, rawjson.Fits([]byte(text), sampleShape), "%.40s fits", text)
 	}
-	if rawjson.Valid([]byte(deep)) {
-		t.Error("values 600 deep are valid")
-	}
+	assert.False(t, rawjson.Valid([]byte(deep)), "values 600 deep are valid")
 }
 
 func TestScanner(t *testing.T) {
@@ -257,9 +249,7 @@ func TestAppend(t *testing.T) {
 				t.Errorf("%s is refused", tc)
 				continue
 			}
-			if want := "before " + canonical(t, tc, style); got != want {
-				t.Errorf("%q becomes\n%s, want\n%s", tc, got, want)
-			}
+			assert.Equal(t, "before "+canonical(t, tc, style), got, tc)
 		}
 	}
 	if got := string(rawjson.Scan([]byte(`[12345678901234567890, -9007199254740993]`)).Append(nil, rawjson.Style{})); got != "[12345678901234567890,-9007199254740993]" {
@@ -311,9 +301,7 @@ func FuzzAppend(f *testing.F) {
 			if !s.End() || regexp.MustCompile(`\d{16}`).Match(data) {
 				continue
 			}
-			if want := canonical(t, string(data), style); want != string(got) {
-				t.Errorf("it becomes\n%s, want\n%s", got, want)
-			}
+			assert.Equal(t, canonical(t, string(data), style), string(got))
 		}
 	})
 }

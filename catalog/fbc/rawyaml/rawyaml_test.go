@@ -3,31 +3,22 @@ package rawyaml_test
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog/fbc/rawyaml"
+	"github.com/berth-csi/berth/test/catalogs"
 )
 
 // FuzzAppendJSON checks that the library reads every document that AppendJSON accepts, and reads the same.
 func FuzzAppendJSON(f *testing.F) {
-	archives, err := filepath.Glob("../../rules/testdata/validate/*.txtar")
-	if err != nil || len(archives) == 0 {
-		f.Fatal(archives, err)
-	}
-	for _, path := range archives {
-		archive, err := txtar.ParseFile(path)
-		require.NoError(f, err)
-		for _, file := range archive.Files {
-			for _, document := range bytes.Split(file.Data, []byte("---\n")) {
-				f.Add(document)
-			}
+	for _, file := range catalogs.Files(f, "../../rules/testdata/validate") {
+		for _, document := range bytes.Split(file.Data, []byte("---\n")) {
+			f.Add(document)
 		}
 	}
 	for _, text := range append(converted, refused...) {

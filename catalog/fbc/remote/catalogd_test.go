@@ -47,9 +47,8 @@ func TestDownload(t *testing.T) {
 				assert.ErrorContains(t, err, test.err, "got error")
 				return
 			}
-			if err != nil || got.String() != test.want {
-				t.Errorf("got %q, error %v, want %q", got.String(), err, test.want)
-			}
+			assert.NoError(t, err)
+			assert.Equal(t, test.want, got.String())
 		})
 	}
 }

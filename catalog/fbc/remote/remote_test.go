@@ -78,9 +78,7 @@ func TestForwarded(t *testing.T) {
 	source.Status.GRPCConnectionState = &v1alpha1.GRPCConnectionState{Address: "shore." + source.Namespace + ".svc:50051"}
 
 	_, err = Read(t.Context(), c.Config(), source)
-	if want := "none of the 0 pods with label olm.catalogSource=shore in namespace " + source.Namespace + " is ready"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("without a pod: got %v, want %q", err, want)
-	}
+	assert.ErrorContains(t, err, "none of the 0 pods with label olm.catalogSource=shore in namespace "+source.Namespace+" is ready", "without a pod")
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: source.Namespace, Name: "shore-1", Labels: map[string]string{"olm.catalogSource": source.Name}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -126,9 +124,7 @@ func TestUnreachable(t *testing.T) {
 	_, err = Read(t.Context(), &rest.Config{}, sourceAt(address))
 	require.Error(t, err, "it was read")
 	for _, part := range []string{"CatalogSource sea/shore", "spec.address cannot be reached from here", address, "correct the address"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not contain %q", err, part)
-		}
+		assert.ErrorContains(t, err, part)
 	}
 }
 

@@ -126,9 +126,8 @@ func TestFaults(t *testing.T) {
 		head + "mirror: {operators: [{catalog: a}], blockedImages: [{name: '('}]}":                            "blockedImages[0].name",
 		head + "mirror: {operators: [{catalog: a}], blockedImages: [{name: ''}]}":                             "would block all",
 	} {
-		if _, err := read(t, text, imageset.Mirror); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s\nis refused for %v, want %q", text, err, want)
-		}
+		_, err := read(t, text, imageset.Mirror)
+		assert.ErrorContains(t, err, want, text)
 	}
 }
 
@@ -164,7 +163,5 @@ func TestImagesByPlatforms(t *testing.T) {
 		got = append(got, g.Name+": "+strings.Join(g.References, " ")+" "+strings.Join(g.Platforms, " "))
 	}
 	want := "additional-images: quay.io/a/a:v1 quay.io/a/c:v1 \nadditional-images-linux-arm64: quay.io/a/b:v1 linux/arm64"
-	if strings.Join(got, "\n") != want {
-		t.Errorf("the groups are\n%s\nwant\n%s", strings.Join(got, "\n"), want)
-	}
+	assert.Equal(t, want, strings.Join(got, "\n"), "the groups")
 }

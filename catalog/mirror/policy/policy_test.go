@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/stretchr/testify/require"
+
 	//lint:ignore SA1019 the package has the reason
 	"golang.org/x/crypto/openpgp"
 	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 likewise
@@ -115,9 +116,8 @@ func (p person) sign(t *testing.T, text []byte) []byte {
 	var signed bytes.Buffer
 	w, err := openpgp.Sign(&signed, p.Entity, nil, nil)
 	require.NoError(t, err)
-	if _, err := w.Write(text); err != nil {
-		t.Fatal(err)
-	}
+	_, err = w.Write(text)
+	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	return signed.Bytes()
 }

@@ -213,9 +213,7 @@ func TestDockerfile(t *testing.T) {
 				t.Fatalf("exit codes %d of opm, and %d", theirs.exit, ours.exit)
 			}
 			assert.Empty(t, cmp.Diff(instructions(theirs.files["catalog.Dockerfile"]), instructions(ours.files["catalog.Dockerfile"])), "-opm +ours")
-			if again := runAgain(t, ours.files, args); again == 0 {
-				t.Error("it replaces a Dockerfile")
-			}
+			assert.NotZero(t, runAgain(t, ours.files, args), "it replaces a Dockerfile")
 		})
 	}
 }
@@ -393,9 +391,8 @@ stable:
 	require.NoError(t, err)
 	index, err := content.Index()
 	require.NoError(t, err)
-	if _, err := oci.Push(t.Context(), address+"/catalog:v1", index); err != nil {
-		t.Fatal(err)
-	}
+	_, err = oci.Push(t.Context(), address+"/catalog:v1", index)
+	require.NoError(t, err)
 }
 
 // fileWith returns an open file with a content.

@@ -123,9 +123,7 @@ func TestLikeGRPCHealthProbe(t *testing.T) {
 			if got := probe.Run(t.Context(), args, &stdout, &stderr); got != test.want {
 				t.Errorf("ours ends with %d after %s, want %d\n%s", got, time.Since(began), test.want, &stderr)
 			}
-			if stdout.Len()+stderr.Len() == 0 {
-				t.Error("it says nothing")
-			}
+			assert.NotZero(t, stdout.Len()+stderr.Len(), "it says nothing")
 		})
 	}
 }

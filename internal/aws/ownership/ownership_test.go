@@ -3,6 +3,8 @@ package ownership
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 func TestOf(t *testing.T) {
@@ -19,9 +21,7 @@ func TestOf(t *testing.T) {
 		"owned by both":        {map[string]string{"kubernetes.io/cluster/a-1": "owned", "kubernetes.io/cluster/b-2": "owned"}, Claim{true, "its tags name the cluster b-2, too"}},
 		"the tag has no value": {map[string]string{"kubernetes.io/cluster/a-1": ""}, Claim{true, `its tag kubernetes.io/cluster/a-1 is "", want "owned"`}},
 	} {
-		if got := Cluster("a-1").Of(test.tags); got != test.want {
-			t.Errorf("%s: %+v, want %+v", name, got, test.want)
-		}
+		assert.Equal(t, test.want, Cluster("a-1").Of(test.tags), name)
 	}
 }
 
@@ -50,8 +50,6 @@ func TestCreatedFileSystem(t *testing.T) {
 		"shortened, of another long name": {long, Cluster(strings.Repeat("a", 61)).FileSystemToken("efs"), long.Name("efs"), false},
 		"shortened, without its name":     {long, long.FileSystemToken("efs"), "efs", false},
 	} {
-		if got := test.cluster.CreatedFileSystem(test.token, test.name); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
+		assert.Equal(t, test.want, test.cluster.CreatedFileSystem(test.token, test.name), name)
 	}
 }

@@ -84,9 +84,7 @@ func (p *place) checkOnce() {
 	var paths []string
 	for _, point := range points {
 		paths = append(paths, point.RootDirectory.Path)
-		if point.Tags["kubernetes.io/cluster/mine-x7k2p"] != "owned" {
-			p.t.Errorf("access point %s has the tags %v", point.ID, point.Tags)
-		}
+		assert.Equalf(p.t, "owned", point.Tags["kubernetes.io/cluster/mine-x7k2p"], "access point %s has the tags %v", point.ID, point.Tags)
 	}
 	if slices.Sort(paths); !slices.Equal(paths, []string{"/a", "/b/c"}) {
 		p.t.Errorf("the access points have the paths %q", paths)
@@ -179,9 +177,8 @@ func TestUnsupportedZones(t *testing.T) {
 	p.request.Instances = nil
 	p.addNode(localZone)
 	for _, dryRun := range []bool{true, false} {
-		if _, err := p.create(t.Context(), dryRun); err == nil || !strings.Contains(err.Error(), "none of the zones with nodes") {
-			t.Errorf("dry run: %v: the error is %v", dryRun, err)
-		}
+		_, err := p.create(t.Context(), dryRun)
+		assert.ErrorContainsf(t, err, "none of the zones with nodes", "dry run: %v", dryRun)
 	}
 	if n := len(p.EFS.FileSystems()); n > 0 {
 		t.Errorf("%d file systems were created", n)
@@ -217,9 +214,8 @@ func TestFaults(t *testing.T) {
 				fault.Action = action
 				p.Inject(fault)
 			}
-			if _, err := p.create(t.Context(), false); err != nil {
-				t.Fatal(err)
-			}
+			_, err := p.create(t.Context(), false)
+			require.NoError(t, err)
 			p.checkOnce()
 			p.checkGone()
 		})
@@ -246,9 +242,8 @@ func TestRefused(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			test.prepare(p)
-			if _, err := p.create(t.Context(), false); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("the error is %v, want %q", err, test.want)
-			}
+			_, err := p.create(t.Context(), false)
+			assert.ErrorContains(t, err, test.want)
 			if n := len(p.EFS.FileSystems()); n > 0 {
 				t.Errorf("%d file systems were created", n)
 			}
@@ -322,19 +317,16 @@ func TestSquatted(t *testing.T) {
 			}))
 		}, []string{"it has the security group sg-", "want only the security group mine-x7k2p-efs"}},
 		"our own access point, without the tag": {func(p *place) {
-			if _, err := p.create(p.t.Context(), false); err != nil {
-				p.t.Fatal(err)
-			}
+			_, err := p.create(p.t.Context(), false)
+			require.NoError(p.t, err)
 			for _, point := range p.EFS.AccessPoints() {
-				if _, err := p.admin.Clients.EFS.UntagResource(p.t.Context(), &efs.UntagResourceInput{ResourceId: &point.ID, TagKeys: []string{"kubernetes.io/cluster/mine-x7k2p"}}); err != nil {
-					p.t.Fatal(err)
-				}
+				_, err := p.admin.Clients.EFS.UntagResource(p.t.Context(), &efs.UntagResourceInput{ResourceId: &point.ID, TagKeys: []string{"kubernetes.io/cluster/mine-x7k2p"}})
+				require.NoError(p.t, err)
 			}
 		}, []string{"access point fsap-", "exists, but is not the cluster's: its tags are Name=mine-x7k2p-efs, team=storage; want the tag kubernetes.io/cluster/mine-x7k2p=owned"}},
 		"our own access point, with another user": {func(p *place) {
-			if _, err := p.create(p.t.Context(), false); err != nil {
-				p.t.Fatal(err)
-			}
+			_, err := p.create(p.t.Context(), false)
+			require.NoError(p.t, err)
 			p.request.AccessPoints[1].UID = 2001
 		}, []string{"its user is 2000:3000", "want user 2001:3000"}},
 	} {
@@ -356,17 +348,15 @@ func TestSquatted(t *testing.T) {
 func TestSettingsOfAdministrators(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	if _, err := p.create(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	_, err := p.create(t.Context(), false)
+	require.NoError(t, err)
 	fs := p.EFS.FileSystems()[0]
 	fs.ToIA = "AFTER_30_DAYS"
 	fs.Policy = `{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":["elasticfilesystem:ClientMount","elasticfilesystem:ClientWrite"],"Condition":{"Bool":{"elasticfilesystem:AccessedViaMountTarget":"true"}}},` +
 		`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + fs.Owner + `:role/nodes"},"Action":"elasticfilesystem:ClientRootAccess"},{"Effect":"Deny","Principal":"*","Action":"*"}]}`
 	p.EFS.AddFileSystem(fs)
-	if _, err := p.create(t.Context(), false); err != nil {
-		t.Errorf("a second run refuses them: %v", err)
-	}
+	_, err = p.create(t.Context(), false)
+	assert.NoError(t, err, "a second run refuses them")
 }
 
 // TestRootsOfAdministrators: an administrator may have access points of user 0 that do not reach into the requested ones, or that the
@@ -375,9 +365,8 @@ func TestRootsOfAdministrators(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.request.AccessPoints = append(p.request.AccessPoints, AccessPoint{"/b", 0, 0, "0755"}) // asked for, and contains /b/c
-	if _, err := p.create(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	_, err := p.create(t.Context(), false)
+	require.NoError(t, err)
 	add := func(path string, uid int64) string {
 		t.Helper()
 		made, err := p.admin.Clients.EFS.CreateAccessPoint(t.Context(), &efs.CreateAccessPointInput{ClientToken: aws.String(fmt.Sprint(path, uid)), FileSystemId: &p.EFS.FileSystems()[0].ID,
@@ -388,16 +377,14 @@ func TestRootsOfAdministrators(t *testing.T) {
 	add("/", 1000)
 	add("/a/below", 0)
 	add("/ab", 0)
-	if _, err := p.create(t.Context(), false); err != nil {
-		t.Errorf("access points that reach nothing of the requested ones: %v", err)
-	}
+	_, err = p.create(t.Context(), false)
+	assert.NoError(t, err, "access points that reach nothing of the requested ones")
 	root := add("/", 0)
-	_, err := p.create(t.Context(), false)
+	_, err = p.create(t.Context(), false)
 	assert.ErrorContains(t, err, "access point "+root+" exists, but was not asked for")
 	p.request.TrustedPoints = []string{root}
-	if _, err := p.create(t.Context(), false); err != nil {
-		t.Errorf("an access point that the administrator trusts: %v", err)
-	}
+	_, err = p.create(t.Context(), false)
+	assert.NoError(t, err, "an access point that the administrator trusts")
 }
 
 // TestPolicyDifferences: policies of each form.
@@ -423,18 +410,15 @@ func TestTokenTaken(t *testing.T) {
 	p := newPlace(t)
 	points := p.request.AccessPoints
 	p.request.AccessPoints = nil
-	if _, err := p.create(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	_, err := p.create(t.Context(), false)
+	require.NoError(t, err)
 	own, other := p.EFS.FileSystems()[0].ID, p.EFS.AddFileSystem(cloudefs.FileSystem{}).ID
 	token := ownership.PointToken(own, points[0].Path)
-	if _, err := p.admin.Clients.EFS.CreateAccessPoint(t.Context(), &efs.CreateAccessPointInput{ClientToken: &token, FileSystemId: &other}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = p.admin.Clients.EFS.CreateAccessPoint(t.Context(), &efs.CreateAccessPointInput{ClientToken: &token, FileSystemId: &other})
+	require.NoError(t, err)
 	p.request.AccessPoints = points
-	if _, err := p.create(t.Context(), false); err == nil || !strings.Contains(err.Error(), "of file system "+other+" has the token "+token) {
-		t.Errorf("the error is %v", err)
-	}
+	_, err = p.create(t.Context(), false)
+	assert.ErrorContains(t, err, "of file system "+other+" has the token "+token)
 }
 
 // TestDeleting: resources that are being deleted are created again once they are gone.
@@ -443,17 +427,15 @@ func TestDeleting(t *testing.T) {
 	p := newPlaceThatSettles(t, 500*time.Millisecond)
 	create := func() {
 		t.Helper()
-		if _, err := p.create(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		_, err := p.create(t.Context(), false)
+		require.NoError(t, err)
 		p.checkOnce()
 	}
 	deleteTargets := func() {
 		t.Helper()
 		for _, target := range p.EFS.MountTargets() {
-			if _, err := p.admin.Clients.EFS.DeleteMountTarget(t.Context(), &efs.DeleteMountTargetInput{MountTargetId: &target.ID}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := p.admin.Clients.EFS.DeleteMountTarget(t.Context(), &efs.DeleteMountTargetInput{MountTargetId: &target.ID})
+			require.NoError(t, err)
 		}
 	}
 	create()
@@ -467,13 +449,10 @@ func TestDeleting(t *testing.T) {
 		return err == nil, err
 	}))
 	reported, err := p.create(t.Context(), true)
-	if err != nil || !slices.Contains(reported, "file system mine-x7k2p-efs, found: false, ID: false") {
-		t.Errorf("a dry run reports %q, error %v; want the file system missing", reported, err)
-	}
+	assert.NoError(t, err)
+	assert.Contains(t, reported, "file system mine-x7k2p-efs, found: false, ID: false", "a dry run")
 	create()
-	if made := p.EFS.FileSystems()[0].ID; made == own {
-		t.Errorf("file system %s was not deleted", own)
-	}
+	assert.NotEqualf(t, own, p.EFS.FileSystems()[0].ID, "file system %s was not deleted", own)
 }
 
 // TestStaleRules: AWS lists a rule of the security group late, and refuses requests with it. The other rules are added all the same.
@@ -497,8 +476,6 @@ func TestKeyOfAnotherAccount(t *testing.T) {
 		"arn:aws:kms:us-east-1:111122223333:key/1": 0, "arn:aws:kms:us-east-1:999999999999:key/1": 1, "": 0,
 	} {
 		fs := efstypes.FileSystemDescription{Encrypted: aws.Bool(true), OwnerId: aws.String("111122223333"), KmsKeyId: &key}
-		if got := differencesOf(fs); len(got) != want {
-			t.Errorf("key %q: got %q, want %d differences", key, got, want)
-		}
+		assert.Lenf(t, differencesOf(fs), want, "key %q", key)
 	}
 }

@@ -100,27 +100,26 @@ type action struct {
 	help string
 }
 
+// errorOf returns the error of a request whose answer does not matter.
+func errorOf[Answer any](_ Answer, err error) error { return err }
+
 var actions = map[Kind]action{
 	AccessPoint: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EFS.DeleteAccessPoint(ctx, &efs.DeleteAccessPointInput{AccessPointId: &id})
-			return err
+			return errorOf(c.EFS.DeleteAccessPoint(ctx, &efs.DeleteAccessPointInput{AccessPointId: &id}))
 		},
 		read: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EFS.DescribeAccessPoints(ctx, &efs.DescribeAccessPointsInput{AccessPointId: &id})
-			return err
+			return errorOf(c.EFS.DescribeAccessPoints(ctx, &efs.DescribeAccessPointsInput{AccessPointId: &id}))
 		},
 		notFound: []string{"AccessPointNotFound"},
 		help:     "see its state with `aws efs describe-access-points --access-point-id %s`, and run the command again",
 	},
 	MountTarget: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EFS.DeleteMountTarget(ctx, &efs.DeleteMountTargetInput{MountTargetId: &id})
-			return err
+			return errorOf(c.EFS.DeleteMountTarget(ctx, &efs.DeleteMountTargetInput{MountTargetId: &id}))
 		},
 		read: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EFS.DescribeMountTargets(ctx, &efs.DescribeMountTargetsInput{MountTargetId: &id})
-			return err
+			return errorOf(c.EFS.DescribeMountTargets(ctx, &efs.DescribeMountTargetsInput{MountTargetId: &id}))
 		},
 		notFound: []string{"MountTargetNotFound"},
 		inUse:    []string{"DependencyTimeout"},
@@ -128,12 +127,10 @@ var actions = map[Kind]action{
 	},
 	FileSystem: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EFS.DeleteFileSystem(ctx, &efs.DeleteFileSystemInput{FileSystemId: &id})
-			return err
+			return errorOf(c.EFS.DeleteFileSystem(ctx, &efs.DeleteFileSystemInput{FileSystemId: &id}))
 		},
 		read: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EFS.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{FileSystemId: &id})
-			return err
+			return errorOf(c.EFS.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{FileSystemId: &id}))
 		},
 		notFound: []string{"FileSystemNotFound"},
 		inUse:    []string{"FileSystemInUse", "DependencyTimeout"},
@@ -141,36 +138,30 @@ var actions = map[Kind]action{
 	},
 	Volume: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id})
-			return err
+			return errorOf(c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id}))
 		},
 		read: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
-			return err
+			return errorOf(c.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}}))
 		},
 		notFound: []string{"InvalidVolume.NotFound"},
 		help:     "see its state with `aws ec2 describe-volumes --volume-ids %s`, and run the command again",
 	},
 	Snapshot: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EC2.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &id})
-			return err
+			return errorOf(c.EC2.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &id}))
 		},
 		read: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EC2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{id}})
-			return err
+			return errorOf(c.EC2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{id}}))
 		},
 		notFound: []string{"InvalidSnapshot.NotFound"},
 		help:     "see its state with `aws ec2 describe-snapshots --snapshot-ids %s`, and run the command again",
 	},
 	SecurityGroup: {
 		delete: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: &id})
-			return err
+			return errorOf(c.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: &id}))
 		},
 		read: func(ctx context.Context, c *client.Clients, id string) error {
-			_, err := c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{id}})
-			return err
+			return errorOf(c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{id}}))
 		},
 		notFound: []string{"InvalidGroup.NotFound"},
 		inUse:    []string{"DependencyViolation"}, // the network interface of a mount target outlives it

@@ -77,9 +77,7 @@ func check(t *testing.T, text string) {
 		if utf8.RuneCountInString(text) > valueLimit {
 			continue // the text is shortened
 		}
-		if !only[m.name].MatchString(shown) {
-			t.Errorf("%s(%q) is %q, want %s", m.name, text, shown, m.only)
-		}
+		assert.Regexpf(t, only[m.name], shown, "%s(%q), want %s", m.name, text, m.only)
 		if m.back != nil {
 			shown = m.back(shown)
 		}
@@ -222,9 +220,7 @@ func TestLines(t *testing.T) {
 	l.Add("%s", "one\ntwo")
 	l.Add("")
 	l.AddMarked("\x1b[32m✔\x1b[0m", " %s", "\x1b[31mthree")
-	if want := "one\\ntwo\n\n\x1b[32m✔\x1b[0m \\x1b[31mthree\n"; l.String() != want {
-		t.Errorf("got %q, want %q", l.String(), want)
-	}
+	assert.Equal(t, "one\\ntwo\n\n\x1b[32m✔\x1b[0m \\x1b[31mthree\n", l.String())
 }
 
 func TestMessages(t *testing.T) {
@@ -232,9 +228,7 @@ func TestMessages(t *testing.T) {
 	w := Messages(&text)
 	fmt.Fprintf(w, "%s\n", "one\ntwo\x1b")
 	fmt.Fprint(w, "::error::three")
-	if want := "one\\ntwo\\x1b\n\\x3a:error::three"; text.String() != want {
-		t.Errorf("got %q, want %q", text.String(), want)
-	}
+	assert.Equal(t, "one\\ntwo\\x1b\n\\x3a:error::three", text.String())
 }
 
 func TestMessage(t *testing.T) {
@@ -262,9 +256,7 @@ func TestScreen(t *testing.T) {
 	w := Screen(&text, "\x1b[32m", "\x1b[0m")
 	fmt.Fprint(w, "\x1b[32m✔\x1b[0m \x1b[2K\\x1b\n\t\\n\u202e\xff\n ")
 	fmt.Fprint(w, " ::error::\na ::error:: ##[x\n")
-	if want := "\x1b[32m✔\x1b[0m \\x1b[2K\\x1b\n\t\\n\\u202e\\xff\n  \\x3a:error::\na ::error:: #\\x23[x\n"; text.String() != want {
-		t.Errorf("got  %q\nwant %q", text.String(), want)
-	}
+	assert.Equal(t, "\x1b[32m✔\x1b[0m \\x1b[2K\\x1b\n\t\\n\\u202e\\xff\n  \\x3a:error::\na ::error:: #\\x23[x\n", text.String())
 }
 
 func FuzzEscape(f *testing.F) {

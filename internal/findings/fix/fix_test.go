@@ -23,9 +23,8 @@ func finding(file string, edits ...findings.Edit) *findings.Finding {
 func one(t *testing.T, text string, found ...*findings.Finding) File {
 	t.Helper()
 	files, err := Of(found, func(string) ([]byte, error) { return []byte(text), nil })
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, files, 1)
 	return files[0]
 }
 
@@ -53,9 +52,8 @@ func TestOf(t *testing.T) {
 	_, err := Of([]*findings.Finding{finding("f", findings.Edit{Offset: 8, Old: "3", New: "4"})}, func(string) ([]byte, error) { return []byte(text), nil })
 	assert.ErrorContains(t, err, "f changed while it was being checked", "of a file that changed")
 	gone := errors.New("it is gone")
-	if _, err := Of([]*findings.Finding{finding("f", findings.Edit{})}, func(string) ([]byte, error) { return nil, gone }); !errors.Is(err, gone) {
-		t.Errorf("of a file that is gone: %v", err)
-	}
+	_, err = Of([]*findings.Finding{finding("f", findings.Edit{})}, func(string) ([]byte, error) { return nil, gone })
+	assert.ErrorIs(t, err, gone, "of a file that is gone")
 }
 
 // TestDiff: git applies the diff, and the result is the file that Write writes.

@@ -1,7 +1,6 @@
 package nearest
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,9 +23,7 @@ func TestOf(t *testing.T) {
 		"":                       nil,
 		strings.Repeat("t", 100): nil,
 	} {
-		if got := Of(given, names); !slices.Equal(got, want) {
-			t.Errorf("%q: got %q, want %q", given, got, want)
-		}
+		assert.Equal(t, want, Of(given, names), given)
 	}
 }
 
