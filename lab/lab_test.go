@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -17,9 +18,7 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 func TestOLM(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{OLM: true})
 	out, err := c.Kubectl(t.Context(), "get", "operatorgroups", "--all-namespaces").CombinedOutput()
-	if err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	assert.NoErrorf(t, err, "%s", out)
 }
 
 // TestReadme: the example of the page is TestOLM.
@@ -54,7 +53,5 @@ func TestClosure(t *testing.T) {
 			t.Errorf("the lab imports %s", rest)
 		}
 	}
-	if seen < 30 {
-		t.Errorf("the lab has %d packages, want more than 30: is this the list of its packages?", seen)
-	}
+	assert.GreaterOrEqual(t, seen, 30, "packages of the lab: is this the list of them?")
 }

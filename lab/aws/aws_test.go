@@ -2,7 +2,6 @@ package aws_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -138,16 +137,14 @@ func TestFaults(t *testing.T) {
 	if err == nil || len(c.EFS.AccessPoints()) != 1 {
 		t.Errorf("got the error %v and %d access points, want an error and one", err, len(c.EFS.AccessPoints()))
 	}
-	if calls := c.Calls(); !calls[len(calls)-1].Lost {
-		t.Errorf("the last call is not recorded as lost: %+v", calls[len(calls)-1])
-	}
+	calls := c.Calls()
+	assert.Truef(t, calls[len(calls)-1].Lost, "the last call is not recorded as lost: %+v", calls[len(calls)-1])
 
 	c.Inject(gateway.Fault{Action: "DescribeMountTargets", Delay: time.Hour})
 	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := efs.DescribeMountTargets(impatient, &efssdk.DescribeMountTargetsInput{FileSystemId: &fs.ID}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got the error %v, want a time-out", err)
-	}
+	_, err = efs.DescribeMountTargets(impatient, &efssdk.DescribeMountTargetsInput{FileSystemId: &fs.ID})
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 // TestListen: the services listen where the caller wants, and their certificates are for that address.
@@ -158,16 +155,14 @@ func TestListen(t *testing.T) {
 		return net.Listen("tcp", "127.0.0.2:0")
 	}})
 	cfg := c.Configure(t, c.AddUser(t, "driver"))
-	if _, err := stssdk.NewFromConfig(cfg).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{}); err != nil {
-		t.Error(err)
-	}
+	_, err := stssdk.NewFromConfig(cfg).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{})
+	assert.NoError(t, err)
 	if slices.Sort(asked); !slices.Equal(asked, []string{"ec2", "efs", "sts"}) || !strings.HasPrefix(c.URL("sts"), "https://127.0.0.2:") {
 		t.Errorf("got listeners for %q, and STS at %s", asked, c.URL("sts"))
 	}
 	t.Setenv("AWS_CA_BUNDLE", "")
 	other, err := config.LoadDefaultConfig(t.Context(), config.WithRetryer(func() sdk.Retryer { return sdk.NopRetryer{} }))
 	require.NoError(t, err)
-	if _, err := stssdk.NewFromConfig(other).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{}); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("without the CA, got the error %v", err)
-	}
+	_, err = stssdk.NewFromConfig(other).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{})
+	assert.ErrorContains(t, err, "certificate", "without the CA")
 }

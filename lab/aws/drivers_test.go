@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -133,9 +134,7 @@ func TestEBSDriver(t *testing.T) {
 		return response.Volume
 	}
 	volume := create("pvc-1", 4*gib, nil)
-	if again := create("pvc-1", 4*gib, nil); again.VolumeId != volume.VolumeId {
-		t.Errorf("the second request made %s, the first %s", again.VolumeId, volume.VolumeId)
-	}
+	assert.Equal(t, volume.VolumeId, create("pvc-1", 4*gib, nil).VolumeId, "the second request made")
 	if all := c.EC2.Volumes(); len(all) != 1 || all[0].Tags["team"] != "harbour" || all[0].Tags["CSIVolumeName"] != "pvc-1" {
 		t.Errorf("the cloud has %+v", all)
 	}
@@ -143,13 +142,10 @@ func TestEBSDriver(t *testing.T) {
 	// The cloud throttles for a while, and the driver gets over it.
 	c.Inject(gateway.Fault{Action: "AttachVolume", Times: 2, Kind: gateway.Throttled})
 	published, err := client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID, VolumeCapability: mounted, VolumeContext: volume.VolumeContext})
-	if err != nil || published.PublishContext["devicePath"] != c.EC2.Volumes()[0].Attachments[0].Device {
-		t.Fatalf("got %+v, error %v; the cloud has %+v", published, err, c.EC2.Volumes())
-	}
+	require.NoError(t, err)
+	require.Equalf(t, c.EC2.Volumes()[0].Attachments[0].Device, published.PublishContext["devicePath"], "got %+v", published)
 	_, err = client.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: "vol-0123456789abcdef0", NodeId: instance.ID, VolumeCapability: mounted})
-	if status.Code(err) == codes.OK {
-		t.Error("a volume that does not exist is attached")
-	}
+	assert.NotEqual(t, codes.OK, status.Code(err), "a volume that does not exist is attached")
 	expanded, err := client.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: volume.VolumeId, CapacityRange: &csi.CapacityRange{RequiredBytes: 8 * gib}})
 	if err != nil || expanded.CapacityBytes != 8*gib || c.EC2.Volumes()[0].Size != 8 {
 		t.Fatalf("got %+v, error %v", expanded, err)
@@ -169,16 +165,13 @@ func TestEBSDriver(t *testing.T) {
 	restored := create("pvc-2", 8*gib, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot.Snapshot.SnapshotId}}})
 	clone := create("pvc-3", 8*gib, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: volume.VolumeId}}})
 
-	if _, err := client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: snapshot.Snapshot.SnapshotId}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID})
+	require.NoError(t, err)
+	_, err = client.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: snapshot.Snapshot.SnapshotId})
+	require.NoError(t, err)
 	for _, v := range []*csi.Volume{restored, clone, volume, volume} { // the last is gone already
-		if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.VolumeId}); err != nil {
-			t.Errorf("DeleteVolume: %v", err)
-		}
+		_, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.VolumeId})
+		assert.NoError(t, err, "DeleteVolume")
 	}
 	if volumes, snapshots := c.EC2.Volumes(), c.EC2.Snapshots(); len(volumes) != 0 || len(snapshots) != 0 {
 		t.Errorf("the cloud still has %+v and %+v", volumes, snapshots)
@@ -207,30 +200,22 @@ func TestEFSDriver(t *testing.T) {
 	if len(points) != 1 || !strings.HasSuffix(volume.Volume.VolumeId, fs.ID+"::"+points[0].ID) || fmt.Sprint(points[0].Tags) != "map[efs.csi.aws.com/cluster:true path:a:b team:harbour]" {
 		t.Fatalf("got %+v; the cloud has %+v", volume, points)
 	}
-	if _, err := client.CreateVolume(ctx, request); err != nil {
-		t.Errorf("the second request: %v", err)
-	}
-	if all := c.EFS.AccessPoints(); len(all) != 1 {
-		t.Errorf("after the second request, the cloud has %+v", all)
-	}
+	_, err = client.CreateVolume(ctx, request)
+	assert.NoError(t, err, "the second request")
+	assert.Len(t, c.EFS.AccessPoints(), 1, "after the second request, the cloud has")
 	missing := &csi.CreateVolumeRequest{Name: "pvc-2", CapacityRange: request.CapacityRange, VolumeCapabilities: request.VolumeCapabilities, Parameters: maps.Clone(request.Parameters)}
 	missing.Parameters["fileSystemId"] = "fs-0aaaaaaaaaaaaaaaa"
-	if _, err := client.CreateVolume(ctx, missing); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("for a file system that does not exist, got the error %v, want InvalidArgument", err)
-	}
+	_, err = client.CreateVolume(ctx, missing)
+	assert.Equalf(t, codes.InvalidArgument, status.Code(err), "for a file system that does not exist: %v", err)
 	denied := c.Inject(gateway.Fault{Action: "DeleteAccessPoint", Kind: gateway.Denied})
-	if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.Volume.VolumeId}); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("got the error %v, want Unauthenticated", err)
-	}
+	_, err = client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.Volume.VolumeId})
+	assert.Equalf(t, codes.Unauthenticated, status.Code(err), "%v", err)
 	denied()
 	for range 2 {
-		if _, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.Volume.VolumeId}); err != nil {
-			t.Errorf("DeleteVolume: %v", err)
-		}
+		_, err := client.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: volume.Volume.VolumeId})
+		assert.NoError(t, err, "DeleteVolume")
 	}
-	if left := c.EFS.AccessPoints(); len(left) != 0 {
-		t.Errorf("the cloud still has %+v", left)
-	}
+	assert.Empty(t, c.EFS.AccessPoints(), "the cloud still has")
 	t.Logf("the driver called:\n%s", made(c.Calls()))
 }
 
@@ -256,9 +241,7 @@ func TestEFSDriverSanity(t *testing.T) {
 				},
 				Least: 15,
 			})
-			if left := c.EFS.AccessPoints(); len(left) != 0 {
-				t.Errorf("the cloud still has %+v", left)
-			}
+			assert.Empty(t, c.EFS.AccessPoints(), "the cloud still has")
 		})
 	}
 }

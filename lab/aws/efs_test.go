@@ -45,36 +45,26 @@ func TestAccessPoints(t *testing.T) {
 	if err != nil || made.LifeCycleState != types.LifeCycleStateCreating || *made.Name != "one" {
 		t.Fatalf("got %+v, error %v", made, err)
 	}
-	if want := "arn:aws:elasticfilesystem:us-east-1:111122223333:access-point/" + *made.AccessPointId; *made.AccessPointArn != want {
-		t.Errorf("got the ARN %s, want %s", *made.AccessPointArn, want)
-	}
+	assert.Equal(t, "arn:aws:elasticfilesystem:us-east-1:111122223333:access-point/"+*made.AccessPointId, *made.AccessPointArn, "the ARN")
 	again, err := client.CreateAccessPoint(ctx, accessPoint(fs, "pvc-1", efsTag("Name", "one"), efsTag("efs.csi.aws.com/cluster", "true")))
-	if err != nil || *again.AccessPointId != *made.AccessPointId {
-		t.Errorf("the same request gives %+v, error %v", again, err)
-	}
+	require.NoError(t, err)
+	assert.Equalf(t, *made.AccessPointId, *again.AccessPointId, "the same request gives %+v", again)
 	_, err = client.CreateAccessPoint(ctx, accessPoint(fs, "pvc-1"))
 	var exists *types.AccessPointAlreadyExists
 	if !errors.As(err, &exists) || *exists.AccessPointId != *made.AccessPointId {
 		t.Errorf("got the error %v, want AccessPointAlreadyExists with %s", err, *made.AccessPointId)
 	}
 	_, err = client.CreateAccessPoint(ctx, accessPoint("fs-0aaaaaaaaaaaaaaaa", "pvc-2"))
-	if none := (*types.FileSystemNotFound)(nil); !errors.As(err, &none) {
-		t.Errorf("got the error %v, want FileSystemNotFound", err)
-	}
+	assert.ErrorAs(t, err, new(*types.FileSystemNotFound))
 	seen, err := client.DescribeAccessPoints(ctx, &efssdk.DescribeAccessPointsInput{AccessPointId: made.AccessPointArn})
 	if err != nil || *seen.AccessPoints[0].PosixUser.Gid != 2000 || *seen.AccessPoints[0].RootDirectory.Path != "/pvc-1" {
 		t.Errorf("got %+v, error %v", seen, err)
 	}
-	if _, err := client.DeleteAccessPoint(ctx, &efssdk.DeleteAccessPointInput{AccessPointId: made.AccessPointId}); err != nil {
-		t.Error(err)
-	}
 	_, err = client.DeleteAccessPoint(ctx, &efssdk.DeleteAccessPointInput{AccessPointId: made.AccessPointId})
-	if none := (*types.AccessPointNotFound)(nil); !errors.As(err, &none) {
-		t.Errorf("got the error %v, want AccessPointNotFound", err)
-	}
-	if left := c.EFS.AccessPoints(); len(left) != 0 {
-		t.Errorf("there are still %+v", left)
-	}
+	assert.NoError(t, err)
+	_, err = client.DeleteAccessPoint(ctx, &efssdk.DeleteAccessPointInput{AccessPointId: made.AccessPointId})
+	assert.ErrorAs(t, err, new(*types.AccessPointNotFound))
+	assert.Empty(t, c.EFS.AccessPoints())
 }
 
 func TestAccessPointLimits(t *testing.T) {
@@ -99,13 +89,10 @@ func TestAccessPointLimits(t *testing.T) {
 			aws.WantCode(t, err, tc.code)
 		})
 	}
-	if _, err := client.CreateAccessPoint(t.Context(), accessPoint(fs, "pvc-1")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := client.CreateAccessPoint(t.Context(), accessPoint(fs, "pvc-2"))
-	if full := (*types.AccessPointLimitExceeded)(nil); !errors.As(err, &full) {
-		t.Errorf("got the error %v, want AccessPointLimitExceeded", err)
-	}
+	_, err := client.CreateAccessPoint(t.Context(), accessPoint(fs, "pvc-1"))
+	require.NoError(t, err)
+	_, err = client.CreateAccessPoint(t.Context(), accessPoint(fs, "pvc-2"))
+	assert.ErrorAs(t, err, new(*types.AccessPointLimitExceeded))
 }
 
 func TestEFSTags(t *testing.T) {
@@ -118,9 +105,7 @@ func TestEFSTags(t *testing.T) {
 		return err
 	}
 	for _, good := range []types.Tag{efsTag("team:of/the ship", "über + 1=@x_."), efsTag(strings.Repeat("ü", 128), strings.Repeat("ü", 256)), efsTag("empty", ""), efsTag("awsome", "x")} {
-		if err := tag(good); err != nil {
-			t.Errorf("tag %s=%s: %v", *good.Key, *good.Value, err)
-		}
+		assert.NoErrorf(t, tag(good), "tag %s=%s", *good.Key, *good.Value)
 	}
 	for _, bad := range []types.Tag{efsTag(`a\b`, "x"), efsTag("x", `a\b`), efsTag("aws:x", "x"), efsTag("AWS:x", "x"), efsTag("x", "a;b"), efsTag("x", "a\nb"),
 		efsTag(strings.Repeat("x", 129), ""), efsTag("x", strings.Repeat("x", 257))} {
@@ -145,9 +130,8 @@ func TestEFSTags(t *testing.T) {
 	if slices.Sort(keys); len(slices.Compact(keys)) != 50 {
 		t.Errorf("got %d tags, want 50: %q", len(keys), keys)
 	}
-	if _, err := client.UntagResource(ctx, &efssdk.UntagResourceInput{ResourceId: made.AccessPointId, TagKeys: []string{"team:of/the ship", "empty"}}); err != nil {
-		t.Error(err)
-	}
+	_, err = client.UntagResource(ctx, &efssdk.UntagResourceInput{ResourceId: made.AccessPointId, TagKeys: []string{"team:of/the ship", "empty"}})
+	assert.NoError(t, err)
 	_, err = client.UntagResource(ctx, &efssdk.UntagResourceInput{ResourceId: made.AccessPointId, TagKeys: []string{"aws:elasticfilesystem:default-backup"}})
 	aws.WantCode(t, err, "ValidationException")
 	if left := c.EFS.AccessPoints()[0].Tags; len(left) != 48 || left["awsome"] != "x" {
@@ -157,9 +141,7 @@ func TestEFSTags(t *testing.T) {
 	// A user without permission to tag may not create tagged resources.
 	limited := efssdk.NewFromConfig(c.Configure(t, c.AddUser(t, "limited", "elasticfilesystem:CreateAccessPoint")))
 	_, err = limited.CreateAccessPoint(ctx, accessPoint(fs, "pvc-2", efsTag("a", "b")))
-	if message := aws.WantCode(t, err, "AccessDeniedException"); !strings.Contains(message, "elasticfilesystem:TagResource") {
-		t.Errorf("got the message %q", message)
-	}
+	assert.Contains(t, aws.WantCode(t, err, "AccessDeniedException"), "elasticfilesystem:TagResource", "the message")
 }
 
 func TestFileSystems(t *testing.T) {
@@ -167,30 +149,26 @@ func TestFileSystems(t *testing.T) {
 	ctx := t.Context()
 	zonal := c.EFS.AddFileSystem(efs.FileSystem{Zone: "us-east-1a", ZoneID: "use1-az1"})
 	for _, m := range []efs.MountTarget{{FileSystemID: fs, Zone: "us-east-1a", IP: "10.0.0.1"}, {FileSystemID: fs, Zone: "us-east-1b", IP: "10.0.1.1", State: "creating"}} {
-		if _, err := c.EFS.AddMountTarget(m); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.EFS.AddMountTarget(m)
+		require.NoError(t, err)
 	}
 	all, err := client.DescribeFileSystems(ctx, &efssdk.DescribeFileSystemsInput{})
-	if err != nil || len(all.FileSystems) != 2 {
-		t.Errorf("got %+v, error %v", all, err)
-	}
+	require.NoError(t, err)
+	assert.Lenf(t, all.FileSystems, 2, "got %+v", all)
 	one, err := client.DescribeFileSystems(ctx, &efssdk.DescribeFileSystemsInput{FileSystemId: &zonal.ID})
 	if err != nil || len(one.FileSystems) != 1 || *one.FileSystems[0].AvailabilityZoneName != "us-east-1a" {
 		t.Errorf("got %+v, error %v", one, err)
 	}
 	targets, err := client.DescribeMountTargets(ctx, &efssdk.DescribeMountTargetsInput{FileSystemId: &fs})
-	if err != nil || len(targets.MountTargets) != 2 {
-		t.Errorf("got %+v, error %v", targets, err)
-	}
+	require.NoError(t, err)
+	assert.Lenf(t, targets.MountTargets, 2, "got %+v", targets)
 	_, err = client.DescribeMountTargets(ctx, &efssdk.DescribeMountTargetsInput{FileSystemId: sdk.String("fs-0a")})
 	aws.WantCode(t, err, "FileSystemNotFound")
 	_, err = client.DescribeMountTargets(ctx, &efssdk.DescribeMountTargetsInput{})
 	aws.WantCode(t, err, "BadRequest")
 	for i := range 7 {
-		if _, err := client.CreateAccessPoint(ctx, accessPoint(fs, fmt.Sprint("pvc-", i))); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.CreateAccessPoint(ctx, accessPoint(fs, fmt.Sprint("pvc-", i)))
+		require.NoError(t, err)
 	}
 	seen := map[string]bool{}
 	for list := efssdk.NewDescribeAccessPointsPaginator(client, &efssdk.DescribeAccessPointsInput{FileSystemId: &fs, MaxResults: sdk.Int32(3)}); list.HasMorePages(); {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws"
@@ -37,13 +37,11 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
-		if text, _ := io.ReadAll(got.Content); string(text) != want {
-			t.Errorf("%s is %q, want %q", path, text, want)
-		}
+		text, _ := io.ReadAll(got.Content)
+		assert.Equalf(t, want, string(text), "%s is %q", path, text)
 	}
-	if _, err := client.GetMetadata(t.Context(), &imds.GetMetadataInput{Path: "outpost-arn"}); err == nil || !strings.Contains(err.Error(), "404") {
-		t.Errorf("got the error %v, want 404", err)
-	}
+	_, err = client.GetMetadata(t.Context(), &imds.GetMetadataInput{Path: "outpost-arn"})
+	assert.ErrorContains(t, err, "404")
 	if response, err := http.Get(m.URL + "/latest/meta-data/instance-id"); err != nil || response.StatusCode != http.StatusUnauthorized {
 		t.Errorf("without a token, got %+v, error %v", response, err)
 	}

@@ -79,9 +79,7 @@ func TestWebIdentity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := client.AssumeRoleWithWebIdentity(t.Context(), &stssdk.AssumeRoleWithWebIdentityInput{RoleArn: &tc.role, RoleSessionName: sdk.String("test"), WebIdentityToken: &tc.token})
-			if message := aws.WantCode(t, err, tc.code); !strings.Contains(message, tc.message) {
-				t.Errorf("got the message %q, want it to contain %q", message, tc.message)
-			}
+			assert.Contains(t, aws.WantCode(t, err, tc.code), tc.message, "the message")
 		})
 	}
 
@@ -94,16 +92,13 @@ func TestWebIdentity(t *testing.T) {
 	cfg, err := config.LoadDefaultConfig(t.Context())
 	require.NoError(t, err)
 	identity, err := stssdk.NewFromConfig(cfg).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{})
-	if err != nil || *identity.Arn != "arn:aws:sts::111122223333:assumed-role/efs/driver" {
-		t.Fatalf("got %+v, error %v", identity, err)
-	}
-	if _, err := efssdk.NewFromConfig(cfg).DescribeFileSystems(t.Context(), &efssdk.DescribeFileSystemsInput{}); err != nil {
-		t.Error(err)
-	}
+	require.NoError(t, err)
+	require.Equalf(t, "arn:aws:sts::111122223333:assumed-role/efs/driver", *identity.Arn, "got %+v", identity)
+	_, err = efssdk.NewFromConfig(cfg).DescribeFileSystems(t.Context(), &efssdk.DescribeFileSystemsInput{})
+	assert.NoError(t, err)
 	for _, call := range c.Calls() {
-		if _, ok := call.Parameters["WebIdentityToken"]; ok {
-			t.Errorf("the token is in the record of the call %+v", call)
-		}
+		_, ok := call.Parameters["WebIdentityToken"]
+		assert.Falsef(t, ok, "the token is in the record of the call %+v", call)
 	}
 }
 
@@ -127,9 +122,8 @@ func TestSessions(t *testing.T) {
 	aws.WantCode(t, describe(cfg), "AccessDeniedException")
 	assert.NoError(t, describe(assume("harbour")), "the session of the other account fails")
 	calls := c.Calls()
-	if last := calls[len(calls)-1]; !strings.HasPrefix(last.Principal, "arn:aws:sts::444455556666:assumed-role/shared/") {
-		t.Errorf("the last call is by %s", last.Principal)
-	}
+	last := calls[len(calls)-1]
+	assert.Truef(t, strings.HasPrefix(last.Principal, "arn:aws:sts::444455556666:assumed-role/shared/"), "the last call is by %s", last.Principal)
 
 	short := aws.Start(t, aws.Options{SessionLifetime: time.Nanosecond})
 	require.NoError(t, short.IAM.AddRole(iam.Role{ARN: other, Actions: []string{"*"}}))

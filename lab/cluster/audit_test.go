@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,9 +27,8 @@ func TestAuditReader(t *testing.T) {
 		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, 0o600)
 		require.NoError(t, err)
 		defer file.Close()
-		if _, err := file.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
+		_, err = file.WriteString(text)
+		require.NoError(t, err)
 	}
 	logged := func(text string) { t.Helper(); write(os.O_APPEND, text) }
 	before := time.Now().Add(-time.Hour)
@@ -45,9 +45,7 @@ func TestAuditReader(t *testing.T) {
 		for _, event := range events {
 			got = append(got, event.ID)
 		}
-		if strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("%s: requests %q, want %q", when, got, want)
-		}
+		assert.Equal(t, strings.Join(want, " "), strings.Join(got, " "), when)
 	}
 	all, ofA := Requests{}, Requests{User: "a"}
 	reads("while a line is written", whole, all, "early")
@@ -70,11 +68,8 @@ func TestAuditReader(t *testing.T) {
 	if events, err := part.read(all); err != nil || len(events) != 3 {
 		t.Errorf("there are %d requests, want 3 (%v)", len(events), err)
 	}
-	if running := part.readers[all].running; len(running) > 0 {
-		t.Errorf("the reader still expects the end of %v", running)
-	}
+	assert.Empty(t, part.readers[all].running, "the reader still expects the end of")
 	logged("no JSON, " + logLine("4", "a", "ResponseComplete", now))
-	if _, err := part.read(all); err == nil || !strings.Contains(err.Error(), "at byte ") {
-		t.Errorf("a line that is no JSON: error %v, want the place", err)
-	}
+	_, err = part.read(all)
+	assert.ErrorContains(t, err, "at byte ", "a line that is no JSON")
 }

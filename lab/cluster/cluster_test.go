@@ -14,6 +14,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	olmv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,19 +47,15 @@ func TestServiceAccountIsBoundByRBAC(t *testing.T) {
 
 	var me authenticationv1.SelfSubjectReview
 	require.NoError(t, as.Create(t.Context(), &me))
-	if got, want := me.Status.UserInfo.Username, "system:serviceaccount:"+namespace+":somebody"; got != want {
-		t.Fatalf("the token is that of %q, want %q", got, want)
-	}
-	if err := as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace)); !apierrors.IsForbidden(err) {
-		t.Fatalf("list secrets without any permission: got %v, want it forbidden", err)
-	}
+	require.Equal(t, "system:serviceaccount:"+namespace+":somebody", me.Status.UserInfo.Username, "the token is that of")
+	err := as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))
+	require.Truef(t, apierrors.IsForbidden(err), "list secrets without any permission: got %v, want it forbidden", err)
 	bind(t, c, namespace, "somebody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
 	Eventually(t, waitLimit, "the permission to list secrets", func(ctx context.Context) error {
 		return as.List(ctx, &corev1.SecretList{}, client.InNamespace(namespace))
 	})
-	if err := as.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
-		t.Fatalf("list secrets of all namespaces: got %v, want it forbidden", err)
-	}
+	err = as.List(t.Context(), &corev1.SecretList{})
+	require.Truef(t, apierrors.IsForbidden(err), "list secrets of all namespaces: got %v, want it forbidden", err)
 
 	// Both requests are in the audit log by now.
 	var codes []int32
@@ -86,9 +83,7 @@ func TestOwnersTakeThePermissionToDelete(t *testing.T) {
 	}
 	Eventually(t, waitLimit, "the permission to change the object", func(ctx context.Context) error { return patch(ctx, `{"data":{"a":"b"}}`) })
 	err := patch(t.Context(), `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"7c9e6679-7425-40de-944b-e07fc1f90ae7"}]}}`)
-	if !apierrors.IsForbidden(err) {
-		t.Errorf("add an owner to the object: got %v, want it forbidden", err)
-	}
+	assert.Truef(t, apierrors.IsForbidden(err), "add an owner to the object: got %v, want it forbidden", err)
 }
 
 func TestAuditShowsWatchesThatGoOn(t *testing.T) {
@@ -113,9 +108,7 @@ func TestAuditShowsWatchesThatGoOn(t *testing.T) {
 	watch.Stop()
 	Eventually(t, waitLimit, "the end of the watch in the log", func(context.Context) error {
 		events := watches()
-		if len(events) != 1 {
-			t.Fatalf("watches in the audit log: %+v, want one", events)
-		}
+		require.Len(t, events, 1, "watches in the audit log")
 		if !events[0].Answered.After(events[0].Received.Add(time.Microsecond)) {
 			return errors.New("it has not ended")
 		}
@@ -206,9 +199,8 @@ func TestOpenShiftIsThere(t *testing.T) {
 	}
 	// The real schemas reject the same objects as OpenShift.
 	unknown := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "unknown.example.com"}}
-	if err := c.Client().Create(t.Context(), unknown); !apierrors.IsInvalid(err) {
-		t.Errorf("create a ClusterCSIDriver of an unknown driver: got %v, want it invalid", err)
-	}
+	err := c.Client().Create(t.Context(), unknown)
+	assert.Truef(t, apierrors.IsInvalid(err), "create a ClusterCSIDriver of an unknown driver: got %v, want it invalid", err)
 }
 
 func TestAPIServerServesWhatOperatorsAskFor(t *testing.T) {
@@ -225,9 +217,7 @@ func TestAPIServerServesWhatOperatorsAskFor(t *testing.T) {
 	key := client.ObjectKey{Namespace: "kube-system", Name: "extension-apiserver-authentication"}
 	require.NoError(t, c.Client().Get(t.Context(), key, &authentication))
 	for _, authority := range []string{"client-ca-file", "requestheader-client-ca-file"} {
-		if authentication.Data[authority] == "" {
-			t.Errorf("config map %s has no %s", key, authority)
-		}
+		assert.NotEmptyf(t, authentication.Data[authority], "config map %s has no %s", key, authority)
 	}
 }
 
@@ -253,9 +243,8 @@ func TestTwoClusters(t *testing.T) {
 		}
 	}
 	namespace := one.Namespace(t)
-	if err := two.Client().Get(t.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
-		t.Errorf("get the first cluster's namespace from the second: %v, want it not found", err)
-	}
+	err := two.Client().Get(t.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{})
+	assert.Truef(t, apierrors.IsNotFound(err), "get the first cluster's namespace from the second: %v, want it not found", err)
 	// OLM reports a Subscription to a missing catalog, and only the second cluster's OLM does.
 	subscription := &olmv1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: "nothing"},

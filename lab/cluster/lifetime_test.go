@@ -116,9 +116,7 @@ func startStarter(t *testing.T, role string, env ...string) *starter {
 
 // A program without Init gets an error, and does not start itself over and over.
 func TestForgottenInit(t *testing.T) {
-	if s := startStarter(t, "forgets Init"); !strings.Contains(s.printed, "call cluster.Init first") {
-		t.Errorf("it printed %q, want what to do", s.printed)
-	}
+	assert.Contains(t, startStarter(t, "forgets Init").printed, "call cluster.Init first", "it says what to do")
 }
 
 // The error names a program of the cluster that does not start, with the end of its log, and nothing stays.
@@ -142,9 +140,8 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	}
 	assert.NoError(t, keeper.end())
 	assert.Empty(t, processesOf(t, temp), "still running")
-	if left, _ := filepath.Glob(filepath.Join(temp, folderPrefix+"*")); len(left) > 0 {
-		t.Errorf("still there: %q", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(temp, folderPrefix+"*"))
+	assert.Empty(t, left)
 }
 
 // TestNothingIsLeft: however the program that started a cluster ends, nothing of the cluster stays.
@@ -203,12 +200,10 @@ func TestKilledKeeper(t *testing.T) {
 		return nil
 	})
 	next := startStarter(t, "waits", "TMPDIR="+temp)
-	if _, err := os.Stat(s.printed); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the killed cluster's folder is still there: %v", err)
-	}
-	if _, err := os.Stat(next.printed); err != nil {
-		t.Errorf("the new cluster's folder: %v", err)
-	}
+	_, err = os.Stat(s.printed)
+	assert.ErrorIs(t, err, os.ErrNotExist, "the killed cluster's folder is still there")
+	_, err = os.Stat(next.printed)
+	assert.NoError(t, err, "the new cluster's folder")
 }
 
 // A program of a keeper is restarted when it ends.
@@ -235,9 +230,8 @@ func TestProgramsAreStartedAgain(t *testing.T) {
 func TestUpFindStop(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "demo")
-	if _, err := Find(dir); !errors.Is(err, ErrNotRunning) {
-		t.Fatalf("find a cluster before there is one: %v, want %v", err, ErrNotRunning)
-	}
+	_, err := Find(dir)
+	require.ErrorIs(t, err, ErrNotRunning, "find a cluster before there is one")
 	up := startStarter(t, "goes up", "DIR="+dir)
 	if err := up.Wait(); err != nil || up.printed != dir {
 		t.Fatalf("the program that puts a cluster up in %s: %v; it printed %q", dir, err, up.printed)
@@ -247,20 +241,13 @@ func TestUpFindStop(t *testing.T) {
 	c, err := Find(dir)
 	require.NoError(t, err)
 	require.NoError(t, c.Client().List(t.Context(), &corev1.NamespaceList{}), "use the cluster after the program that put it up has ended")
-	if again := startStarter(t, "goes up", "DIR="+dir); !strings.Contains(again.printed, "is already running") {
-		t.Errorf("put up a second cluster in %s: it printed %q, want that one is already running", dir, again.printed)
-	}
-	if log := tailOfFile(filepath.Join(c.Logs(), "keeper.log"), 5); strings.Contains(log, endingNote) {
-		t.Errorf("the cluster stops by itself:\n%s", log)
-	}
+	assert.Containsf(t, startStarter(t, "goes up", "DIR="+dir).printed, "is already running", "put up a second cluster in %s: it printed", dir)
+	assert.NotContains(t, tailOfFile(filepath.Join(c.Logs(), "keeper.log"), 5), endingNote, "the cluster stops by itself")
 	require.NoError(t, Stop(t.Context(), dir))
 	assert.Empty(t, processesOf(t, dir), "processes left after the cluster was stopped")
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder is left after the cluster was stopped: %v", err)
-	}
-	if err := Stop(t.Context(), dir); !errors.Is(err, ErrNotRunning) {
-		t.Errorf("stop it once more: %v, want %v", err, ErrNotRunning)
-	}
+	_, err = os.Stat(dir)
+	assert.ErrorIs(t, err, os.ErrNotExist, "the folder is left after the cluster was stopped")
+	assert.ErrorIs(t, Stop(t.Context(), dir), ErrNotRunning, "stop it once more")
 }
 
 // Only the keeper that created a folder is ever signalled, and no other folder is removed.
@@ -277,24 +264,17 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	fresh, err := writeTemporary(dir, state{Keeper: dead, Dir: dir, Ready: true})
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(fresh, filepath.Join(dir, stateName)))
-	if _, err := Find(dir); !errors.Is(err, ErrNotRunning) {
-		t.Errorf("find a dead cluster: %v, want %v", err, ErrNotRunning)
-	}
-	if err := Stop(t.Context(), dir); err != nil {
-		t.Errorf("stop a dead cluster: %v, want its remains to be removed", err)
-	}
-	if _, err := startTime(bystander.Process.Pid); err != nil {
-		t.Errorf("the other process is gone: %v", err)
-	}
+	_, err = Find(dir)
+	assert.ErrorIs(t, err, ErrNotRunning, "find a dead cluster")
+	assert.NoError(t, Stop(t.Context(), dir), "stop a dead cluster")
+	_, err = startTime(bystander.Process.Pid)
+	assert.NoError(t, err, "the other process is gone")
 
 	full := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(full, "thesis.txt"), nil, 0o644))
-	if up := startStarter(t, "goes up", "DIR="+full); !strings.Contains(up.printed, "is not empty") {
-		t.Errorf("put up a cluster in a folder with a file: it printed %q, want that it is not empty", up.printed)
-	}
-	if _, err := os.Stat(filepath.Join(full, "thesis.txt")); err != nil {
-		t.Error(err)
-	}
+	assert.Contains(t, startStarter(t, "goes up", "DIR="+full).printed, "is not empty", "put up a cluster in a folder with a file: it printed")
+	_, err = os.Stat(filepath.Join(full, "thesis.txt"))
+	assert.NoError(t, err)
 }
 
 // processesOf returns the names, by id, of the processes with a folder in their arguments or environment, except this

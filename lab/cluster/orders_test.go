@@ -28,25 +28,21 @@ func TestRestore(t *testing.T) {
 	list := func(as client.Client) error {
 		return as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))
 	}
-	if err := list(former); !apierrors.IsForbidden(err) {
-		t.Errorf("with a token of the former key: got %v, want it forbidden, but the token accepted", err)
-	}
+	err := list(former)
+	assert.Truef(t, apierrors.IsForbidden(err), "with a token of the former key: got %v, want it forbidden, but the token accepted", err)
 	renewed := clientOf(t, c.ServiceAccountConfig(t, namespace, "default"))
 	require.NoError(t, c.ForgetKeys())
-	if err := list(former); !apierrors.IsUnauthorized(err) {
-		t.Errorf("with a token of the key that was forgotten: got %v, want it refused", err)
-	}
-	if err := list(renewed); !apierrors.IsForbidden(err) {
-		t.Errorf("with a token of the new key: got %v, want it forbidden, but the token accepted", err)
-	}
+	err = list(former)
+	assert.Truef(t, apierrors.IsUnauthorized(err), "with a token of the key that was forgotten: got %v, want it refused", err)
+	err = list(renewed)
+	assert.Truef(t, apierrors.IsForbidden(err), "with a token of the new key: got %v, want it forbidden, but the token accepted", err)
 
 	require.NoError(t, c.client.Delete(t.Context(), object))
 	revision := latestRevision(t, c)
 	require.NoError(t, c.Restore(t.Context(), backup))
 	assert.NoError(t, c.client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
-	if now := latestRevision(t, c); len(now) <= len(revision) {
-		t.Errorf("the revision was %s, and is %s, want one that is far above", revision, now)
-	}
+	now := latestRevision(t, c)
+	assert.Greaterf(t, len(now), len(revision), "the revision was %s, and is %s, want one that is far above", revision, now)
 	// The controller manager must notice the restore to serve a new namespace.
 	c.Namespace(t)
 	assert.Error(t, c.StopNode("worker-7"), "a node that does not exist was stopped")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,9 +16,7 @@ import (
 // TestInherited: a cluster's programs do not get the user's variables about CI systems and proxies.
 func TestInherited(t *testing.T) {
 	got := inherited([]string{"HOME=/home/me", "CI=true", "HTTP_PROXY=http://p:1", "https_proxy=http://p:1", "No_Proxy=*", "all_proxy=socks5://p:1", "CIRCUS=1", "EMPTY="})
-	if want := []string{"HOME=/home/me", "CIRCUS=1", "EMPTY="}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	assert.Equal(t, []string{"HOME=/home/me", "CIRCUS=1", "EMPTY="}, got)
 }
 
 // TestProcessesYield: control planes give way to others, unless they are measured.
@@ -51,9 +48,7 @@ func TestProcessesYield(t *testing.T) {
 				}
 				return err
 			})
-			if limited := bytes.Contains(environment, []byte("GOMAXPROCS=1\x00")); limited != tc.limited {
-				t.Errorf("the program may use one processor only: %t, want %t", limited, tc.limited)
-			}
+			assert.Equal(t, tc.limited, bytes.Contains(environment, []byte("GOMAXPROCS=1\x00")), "the program may use one processor only")
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,9 +57,4 @@ func (w *space) exists(name string) bool {
 		w.t.Fatal(err)
 	}
 	return err == nil
-}
-
-func (w *space) do(err error) {
-	w.t.Helper()
-	require.NoError(w.t, err)
 }

@@ -70,9 +70,7 @@ func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
 			tried[at] = f
 			return true
 		}})
-		if want := []fault.Tally{{Points: len(points), Tried: len(points)}}; !cmp.Equal(want, tallies) {
-			t.Errorf("tallies: %v, want %v", tallies, want)
-		}
+		assert.Equal(t, []fault.Tally{{Points: len(points), Tried: len(points)}}, tallies)
 		return tried
 	}
 	first := sweep()
@@ -81,9 +79,7 @@ func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
 	for _, f := range first {
 		different[f] = true
 	}
-	if len(different) < 3 {
-		t.Errorf("the faults that were tried: %v, want several different ones", first)
-	}
+	assert.GreaterOrEqualf(t, len(different), 3, "the faults that were tried: %v, want several different ones", first)
 }
 
 // One fault alone is at a point that no run misses: otherwise nothing is tried, and the sweep fails.

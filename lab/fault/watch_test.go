@@ -30,17 +30,17 @@ func (w *space) firstWatch() fault.Point {
 func (w *space) start(ctx context.Context, client typedcorev1.SecretInterface) (watch.Interface, metav1.ListOptions) {
 	w.t.Helper()
 	list, err := client.List(ctx, metav1.ListOptions{})
-	w.do(err)
+	require.NoError(w.t, err)
 	from := metav1.ListOptions{ResourceVersion: list.ResourceVersion}
 	watching, err := client.Watch(ctx, from)
-	w.do(err)
+	require.NoError(w.t, err)
 	return watching, from
 }
 
 func (w *space) make(name string) {
 	w.t.Helper()
 	_, err := w.admin.Create(context.Background(), named(name), metav1.CreateOptions{})
-	w.do(err)
+	require.NoError(w.t, err)
 }
 
 // next returns the name in the next event, or "" when the watch ends.
@@ -64,12 +64,12 @@ func TestStaleWatch(t *testing.T) {
 			w := newSpace(t)
 			w.cfg.ContentType = encoding.contentType
 			injector := fault.Inject(w.firstWatch(), fault.Stale)
-			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+			require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 				client := w.secrets(cfg)
 				watching, from := w.start(ctx, client)
 				defer watching.Stop()
 				other, err := client.Watch(ctx, from)
-				w.do(err)
+				require.NoError(t, err)
 				defer other.Stop()
 				w.make("a")
 				require.EqualValues(t, "a", w.next(other), "the watch beside the stale one brings")
@@ -86,9 +86,7 @@ func TestStaleWatch(t *testing.T) {
 				}
 				return nil
 			}))
-			if !injector.Came() {
-				t.Error("the injector says that the client did not reach the point")
-			}
+			assert.True(t, injector.Came(), "the injector says that the client did not reach the point")
 		})
 	}
 }
@@ -99,23 +97,20 @@ func TestDroppedEvent(t *testing.T) {
 			w := newSpace(t)
 			w.cfg.ContentType = encoding.contentType
 			injector := fault.Inject(w.firstWatch(), fault.EventDropped)
-			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+			require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 				client := w.secrets(cfg)
 				watching, from := w.start(ctx, client)
 				w.make("a")
 				assert.EqualValues(t, "", w.next(watching), "the watch brings an event about")
-				if _, err := client.Watch(ctx, from); !apierrors.IsResourceExpired(err) {
-					t.Errorf("resuming the watch gives error %v, want an expired resource version", err)
-				}
+				_, err := client.Watch(ctx, from)
+				assert.Truef(t, apierrors.IsResourceExpired(err), "resuming the watch gives error %v, want an expired resource version", err)
 				watching, _ = w.start(ctx, client)
 				defer watching.Stop()
 				w.make("b")
 				assert.EqualValues(t, "b", w.next(watching), "the watch after the list brings")
 				return nil
 			}))
-			if !injector.Came() {
-				t.Error("the injector says that the client did not reach the point")
-			}
+			assert.True(t, injector.Came(), "the injector says that the client did not reach the point")
 		})
 	}
 }
@@ -130,7 +125,7 @@ func TestInformersSurvive(t *testing.T) {
 			if f != "" {
 				injector = fault.Inject(w.firstWatch(), f)
 			}
-			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+			require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 				ctx, cancel := context.WithCancel(ctx)
 				factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(cfg), 0, informers.WithNamespace(w.namespace))
 				defer factory.Shutdown()
@@ -138,12 +133,9 @@ func TestInformersSurvive(t *testing.T) {
 				lister := factory.Core().V1().Secrets().Lister().Secrets(w.namespace)
 				factory.Start(ctx.Done())
 				factory.WaitForCacheSync(ctx.Done())
-				if _, err := lister.Get("old"); err != nil {
-					t.Errorf("the informer lacks the objects that existed at the beginning: %v", err)
-				}
-				if injector.Came() {
-					t.Error("the fault came with the initial list")
-				}
+				_, err := lister.Get("old")
+				assert.NoError(t, err, "the informer lacks the objects that existed at the beginning")
+				assert.False(t, injector.Came(), "the fault came with the initial list")
 				w.make("new")
 				cluster.Eventually(t, limit, "the informer to get a new object", func(context.Context) error {
 					_, err := lister.Get("new")
@@ -154,9 +146,7 @@ func TestInformersSurvive(t *testing.T) {
 				})
 				return nil
 			}))
-			if injector.Came() != (f != "") {
-				t.Errorf("the injector says that the client reached the point: %v", injector.Came())
-			}
+			assert.Equal(t, f != "", injector.Came(), "the injector says that the client reached the point")
 			if got := strings.ReplaceAll(fmt.Sprint(injector.Points()), w.namespace, "ns"); f == "" && got != "[watch_secrets_ns_1]" {
 				t.Errorf("points = %s, want the only watch with an event", got)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,11 +33,11 @@ func applied(name string) []byte {
 func TestEventsAreKnownWithoutTheirTimes(t *testing.T) {
 	w := newSpace(t)
 	injector := fault.Record()
-	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+	require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 		events := kubernetes.NewForConfigOrDie(cfg).CoreV1().Events(w.namespace)
 		for _, name := range []string{"web.local.18ab", "web.local.18ac"} {
 			_, err := events.Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{Namespace: w.namespace}}, metav1.CreateOptions{})
-			w.do(err)
+			require.NoError(t, err)
 		}
 		_, err := events.Patch(ctx, "web.local.18ac", types.MergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{})
 		return err
@@ -59,33 +60,31 @@ func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
 			err := injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 				secrets, kube := w.secrets(cfg), kubernetes.NewForConfigOrDie(cfg)
 				made, err := secrets.Create(ctx, named("a"), metav1.CreateOptions{})
-				w.do(err)
+				require.NoError(t, err)
 				_, err = secrets.Update(ctx, made, metav1.UpdateOptions{})
-				w.do(err)
+				require.NoError(t, err)
 				_, err = secrets.Create(ctx, named("a"), metav1.CreateOptions{})
-				if !apierrors.IsAlreadyExists(err) {
-					t.Errorf("the second creation: %v, want an error that the object exists", err)
-				}
+				assert.Truef(t, apierrors.IsAlreadyExists(err), "the second creation: %v, want an error that the object exists", err)
 				for range 2 {
 					_, err = secrets.Patch(ctx, "b", types.ApplyPatchType, applied("b"), metav1.PatchOptions{FieldManager: "test"})
-					w.do(err)
+					require.NoError(t, err)
 				}
 				_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-"}}, metav1.CreateOptions{})
-				w.do(err)
+				require.NoError(t, err)
 				_, err = kube.CoreV1().Namespaces().Patch(ctx, w.namespace, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}, "status")
-				w.do(err)
-				w.do(secrets.Delete(ctx, "a", metav1.DeleteOptions{}))
+				require.NoError(t, err)
+				require.NoError(t, secrets.Delete(ctx, "a", metav1.DeleteOptions{}))
 
 				// None of these requests is a point.
 				_, err = secrets.Create(ctx, named("lock"), metav1.CreateOptions{})
-				w.do(err)
+				require.NoError(t, err)
 				_, err = secrets.Create(ctx, named("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-				w.do(err)
+				require.NoError(t, err)
 				_, err = secrets.List(ctx, metav1.ListOptions{})
-				w.do(err)
+				require.NoError(t, err)
 				_, err = kube.CoreV1().Events(w.namespace).Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"},
 					InvolvedObject: corev1.ObjectReference{Namespace: w.namespace}}, metav1.CreateOptions{})
-				w.do(err)
+				require.NoError(t, err)
 				return errors.New("its own")
 			})
 			if err == nil || err.Error() != "its own" {
@@ -132,7 +131,7 @@ func TestFaultsOfAWrite(t *testing.T) {
 			at := fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "second", Occurrence: 1}
 			injector := fault.Inject(at, tc.fault)
 			lives := 0
-			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+			require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 				lives++
 				secrets := w.secrets(cfg)
 				for _, name := range []string{"first", "second", "third"} {
@@ -143,12 +142,8 @@ func TestFaultsOfAWrite(t *testing.T) {
 					_, err := secrets.Create(patience, named(name), metav1.CreateOptions{})
 					cancel()
 					if lives == 1 && name == "second" {
-						if !tc.sees(err) {
-							t.Errorf("the client sees: %v", err)
-						}
-						if got := w.exists(name); got != tc.done {
-							t.Errorf("after the first attempt, the object exists: %v, want %v", got, tc.done)
-						}
+						assert.Truef(t, tc.sees(err), "the client sees: %v", err)
+						assert.Equal(t, tc.done, w.exists(name), "after the first attempt, the object exists")
 					}
 					if lives == 1 && context.Cause(ctx) == fault.ErrKilled {
 						w.isDead(ctx, cfg)
@@ -157,9 +152,7 @@ func TestFaultsOfAWrite(t *testing.T) {
 				}
 				return nil
 			}))
-			if lives != tc.lives {
-				t.Errorf("the client was started %d times, want %d", lives, tc.lives)
-			}
+			assert.Equal(t, tc.lives, lives, "how often the client was started")
 			var codes []int
 			for _, write := range injector.Writes() {
 				codes = append(codes, write.Code)
@@ -168,9 +161,7 @@ func TestFaultsOfAWrite(t *testing.T) {
 				}
 			}
 			assert.Empty(t, cmp.Diff(tc.codes, codes), "answers of the API server (-want +got)")
-			if !injector.Came() {
-				t.Error("the injector says that the client did not reach the point")
-			}
+			assert.True(t, injector.Came(), "the injector says that the client did not reach the point")
 		})
 	}
 }
@@ -182,7 +173,7 @@ func TestKillAtEach(t *testing.T) {
 	w := newSpace(t)
 	injector := fault.KillAtEach()
 	lives := 0
-	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+	require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 		lives++
 		secrets := w.secrets(cfg)
 		apply := func(name string, body []byte) error {
@@ -220,9 +211,7 @@ func TestKillAtEach(t *testing.T) {
 	if diff := cmp.Diff(map[string][]fault.Fault{"one": twice, "other": twice, "begun.*": twice, "timed": twice}, met); diff != "" {
 		t.Errorf("faults at each object (-want +got):\n%s", diff)
 	}
-	if !w.exists("timed") {
-		t.Error("the client ended before its last write")
-	}
+	assert.True(t, w.exists("timed"), "the client ended before its last write")
 }
 
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
@@ -263,12 +252,10 @@ func TestWhatADeadClientHasSentIsDone(t *testing.T) {
 	})
 	injector := fault.Inject(fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "trigger", Occurrence: 1}, fault.KilledBefore)
 	lives := 0
-	w.do(injector.Run(t.Context(), slow, func(ctx context.Context, cfg *rest.Config) error {
+	require.NoError(t, injector.Run(t.Context(), slow, func(ctx context.Context, cfg *rest.Config) error {
 		secrets := w.secrets(cfg)
 		if lives++; lives == 2 {
-			if !w.exists("late") {
-				t.Error("the second client runs before the first one's write has arrived")
-			}
+			assert.True(t, w.exists("late"), "the second client runs before the first one's write has arrived")
 			return nil
 		}
 		result := make(chan error)
@@ -277,19 +264,14 @@ func TestWhatADeadClientHasSentIsDone(t *testing.T) {
 			result <- err
 		}()
 		<-underway
-		if _, err := secrets.Create(ctx, named("trigger"), metav1.CreateOptions{}); err == nil {
-			t.Error("the creation that kills the client succeeded")
-		}
+		_, err := secrets.Create(ctx, named("trigger"), metav1.CreateOptions{})
+		assert.Error(t, err, "the creation that kills the client succeeded")
 		assert.Error(t, <-result, "the dead client heard that its write succeeded")
-		if w.exists("late") {
-			t.Error("the write arrived too early for this test")
-		}
+		assert.False(t, w.exists("late"), "the write arrived too early for this test")
 		time.AfterFunc(100*time.Millisecond, func() { close(arrive) }) // the next process would have started by then
 		return nil
 	}))
-	if lives != 2 {
-		t.Errorf("the client was started %d times, want 2", lives)
-	}
+	assert.Equal(t, 2, lives, "how often the client was started")
 	for _, write := range injector.Writes() {
 		if write.Point.Name == "late" && (write.Code != http.StatusCreated || write.Life != 1) {
 			t.Errorf("the late write is recorded as %+v, want code 201 in life 1", write)
@@ -300,7 +282,7 @@ func TestWhatADeadClientHasSentIsDone(t *testing.T) {
 func TestIdleWaitsForAnswers(t *testing.T) {
 	w := newSpace(t)
 	injector := fault.Inject(fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "a", Occurrence: 1}, fault.Hang)
-	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+	require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 		hanging, giveUp := context.WithCancel(ctx)
 		done := make(chan error)
 		go func() {
@@ -313,13 +295,9 @@ func TestIdleWaitsForAnswers(t *testing.T) {
 			}
 			return nil
 		})
-		if idle := injector.Idle(); idle > 0 {
-			t.Errorf("idle for %s while a request hangs", idle)
-		}
+		assert.Zero(t, injector.Idle(), "idle while a request hangs")
 		giveUp()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("the hanging request ends with %v, want a cancellation", err)
-		}
+		assert.ErrorIs(t, <-done, context.Canceled, "the hanging request ends with")
 		cluster.Eventually(t, limit, "the client to be idle", func(context.Context) error {
 			if injector.Idle() == 0 {
 				return errors.New("it is not")
@@ -335,7 +313,7 @@ func TestWatchIsIdle(t *testing.T) {
 	w := newSpace(t)
 	for name, leftOut := range map[string][]fault.Target{"recorded": nil, "left out": {{Resource: "secrets"}}} {
 		injector := fault.Record(leftOut...)
-		w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+		require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 			if _, err := w.secrets(cfg).List(ctx, metav1.ListOptions{}); err != nil {
 				return err
 			}
@@ -359,18 +337,12 @@ func TestIdleBeginsWithARequest(t *testing.T) {
 	w := newSpace(t)
 	injector := fault.Inject(fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "a", Occurrence: 1}, fault.KilledBefore)
 	lives := 0
-	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+	require.NoError(t, injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 		lives++
-		if idle := injector.Idle(); idle > 0 {
-			t.Errorf("life %d: idle for %s before its first request", lives, idle)
-		}
+		assert.Zerof(t, injector.Idle(), "life %d: idle before its first request", lives)
 		_, err := w.secrets(cfg).Create(ctx, named("a"), metav1.CreateOptions{})
 		return err
 	}))
-	if lives != 2 {
-		t.Errorf("the client was started %d times, want 2", lives)
-	}
-	if injector.Idle() == 0 {
-		t.Error("the client is not idle after its last request")
-	}
+	assert.Equal(t, 2, lives, "how often the client was started")
+	assert.NotZero(t, injector.Idle(), "the client is not idle after its last request")
 }

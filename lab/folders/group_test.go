@@ -26,9 +26,7 @@ func TestGive(t *testing.T) {
 		os.Symlink(outside, filepath.Join(inner, "link")), Features{MountGroup: true}.give(folder, "4000"),
 		os.WriteFile(filepath.Join(inner, "after"), nil, 0o644),
 	} {
-		if step != nil {
-			t.Fatal(step)
-		}
+		require.NoError(t, step)
 	}
 	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && groupOf(t, path) != group {
@@ -37,13 +35,9 @@ func TestGive(t *testing.T) {
 		return err
 	})
 	assert.NoError(t, err)
-	if got := groupOf(t, outside); got == group {
-		t.Errorf("%s, to which a link leads, belongs to the group %d", outside, got)
-	}
+	assert.NotEqualValuesf(t, group, groupOf(t, outside), "the group of %s, to which a link leads", outside)
 	for _, refused := range []error{Features{}.give(folder, "4000"), Features{MountGroup: true}.give(folder, "wheel"), Features{MountGroup: true}.give(folder, "-1")} {
-		if status.Code(refused) != codes.InvalidArgument {
-			t.Errorf("got %v, want %v", refused, codes.InvalidArgument)
-		}
+		assert.Equalf(t, codes.InvalidArgument, status.Code(refused), "got %v", refused)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,9 +195,8 @@ func TestAttach(t *testing.T) {
 		t.Fatalf("the instance is %+v, error %v", i, err)
 	}
 	d, err := b.api.Disks.Get(b.Project(), b.zone, "data").Do()
-	if err != nil || !slices.Equal(d.Users, []string{i.SelfLink}) {
-		t.Errorf("the disk is %+v, error %v; want it used by %s", d, err, i.SelfLink)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []string{i.SelfLink}, d.Users, "the disk is used by")
 	_, err = attach("second", "READ_WRITE")
 	wantRefused(t, err, 400, "resourceInUseByAnotherResource", "already being used by 'projects/harbour-project/zones/us-central1-a/instances/first'")
 	_, err = b.api.Disks.Delete(b.Project(), b.zone, "data").Do()
@@ -231,19 +229,16 @@ func TestContent(t *testing.T) {
 		t.Helper()
 		b.finish(b.api.Instances.AttachDisk(b.Project(), b.zone, "node", &compute.AttachedDisk{Source: b.source(disk), DeviceName: disk}).Do())
 		path, err := filepath.EvalSymlinks(filepath.Join(dir, "node/dev/disk/by-id/google-"+disk))
-		if err != nil || filepath.Base(path) != "sdb" {
-			t.Fatalf("the link to disk %s leads to %s, error %v; want sdb", disk, path, err)
-		}
+		require.NoErrorf(t, err, "the link to disk %s", disk)
+		require.Equalf(t, "sdb", filepath.Base(path), "the link to disk %s", disk)
 		device, err := os.OpenFile(path, os.O_RDWR, 0)
 		require.NoError(t, err)
 		content := make([]byte, 8)
-		if _, err := device.Read(content); err != nil {
-			t.Fatal(err)
-		}
+		_, err = device.Read(content)
+		require.NoError(t, err)
 		if text != "" {
-			if _, err := device.WriteAt([]byte(text), 0); err != nil {
-				t.Fatal(err)
-			}
+			_, err := device.WriteAt([]byte(text), 0)
+			require.NoError(t, err)
 		}
 		require.NoError(t, errors.Join(device.Sync(), device.Close()))
 		b.finish(b.api.Instances.DetachDisk(b.Project(), b.zone, "node", disk).Do())
@@ -251,16 +246,14 @@ func TestContent(t *testing.T) {
 	}
 	b.create(&compute.Disk{Name: "data", SizeGb: 1})
 	with("data", "first")
-	if _, err := b.api.Snapshots.Insert(b.Project(), &compute.Snapshot{Name: "snapshot", SourceDisk: b.source("data"), Labels: map[string]string{"a": "b"}}).Do(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := b.api.Snapshots.Insert(b.Project(), &compute.Snapshot{Name: "snapshot", SourceDisk: b.source("data"), Labels: map[string]string{"a": "b"}}).Do()
+	require.NoError(t, err)
 	snapshot, err := b.api.Snapshots.Get(b.Project(), "snapshot").Do()
 	if err != nil || snapshot.Status != "READY" || snapshot.DiskSizeGb != 1 || snapshot.Labels["a"] != "b" {
 		t.Fatalf("the snapshot is %+v, error %v", snapshot, err)
 	}
-	if _, err := b.api.Images.Insert(b.Project(), &compute.Image{Name: "image", SourceDisk: b.source("data")}).Do(); err != nil {
-		t.Fatal(err)
-	}
+	_, err = b.api.Images.Insert(b.Project(), &compute.Image{Name: "image", SourceDisk: b.source("data")}).Do()
+	require.NoError(t, err)
 	with("data", "later")
 	from := map[string]string{}
 	for name, d := range map[string]*compute.Disk{
@@ -275,9 +268,8 @@ func TestContent(t *testing.T) {
 	assert.Empty(t, cmp.Diff(map[string]string{"of-snapshot": "first", "of-image": "first", "clone": "later"}, from), "contents (-want +got)")
 	_, err = b.api.Disks.Insert(b.Project(), b.zone, &compute.Disk{Name: "small", SizeGb: 1, SourceDisk: b.source("clone")}).Do()
 	wantRefused(t, err, 400, "invalid", "cannot be smaller than the source disk size (2 GB)")
-	if _, err := b.api.Snapshots.Delete(b.Project(), "snapshot").Do(); err != nil {
-		t.Error(err)
-	}
+	_, err = b.api.Snapshots.Delete(b.Project(), "snapshot").Do()
+	assert.NoError(t, err)
 	_, err = b.api.Snapshots.Get(b.Project(), "snapshot").Do()
 	wantRefused(t, err, 404, "notFound", "global/snapshots/snapshot")
 }
@@ -300,19 +292,16 @@ func TestOperationsTakeTime(t *testing.T) {
 func TestZonesAndTypes(t *testing.T) {
 	b := start(t, gcp.Options{})
 	zones, err := b.api.Zones.List(b.Project()).Filter("region eq .*us-central1$").Do()
-	if err != nil || len(zones.Items) != 3 {
-		t.Errorf("got %+v, error %v; want three zones", zones, err)
-	}
+	require.NoError(t, err)
+	assert.Lenf(t, zones.Items, 3, "got %+v", zones)
 	none, err := b.api.Zones.List(b.Project()).Filter("region eq .*us-central2$").Do()
-	if err != nil || len(none.Items) != 0 {
-		t.Errorf("got %+v, error %v; want no zone", none, err)
-	}
+	require.NoError(t, err)
+	assert.Emptyf(t, none.Items, "got %+v", none)
 	_, err = b.api.Zones.List(b.Project()).Filter("what?").Do()
 	wantRefused(t, err, 400, "invalid", "Invalid list filter expression")
 	types, err := b.api.DiskTypes.AggregatedList(b.Project()).Filter("name=pd-ssd").Do()
-	if err != nil || len(types.Items["zones/us-central1-b"].DiskTypes) != 1 {
-		t.Errorf("got %+v, error %v; want the type in each zone", types, err)
-	}
+	require.NoError(t, err)
+	assert.Lenf(t, types.Items["zones/us-central1-b"].DiskTypes, 1, "got %+v", types)
 }
 
 func TestWhoMay(t *testing.T) {
@@ -327,9 +316,8 @@ func TestWhoMay(t *testing.T) {
 	// A key that the cloud does not know, of an account that it does.
 	foreign := gcp.Start(t, gcp.Options{})
 	forged := foreign.NewKey(t, foreign.AddServiceAccount("driver", nil))
-	if _, err := b.client(forged).Zones.List(b.Project()).Do(); err == nil || !strings.Contains(err.Error(), "Invalid JWT Signature") {
-		t.Errorf("with an unknown key: error %v, want an invalid signature", err)
-	}
+	_, err = b.client(forged).Zones.List(b.Project()).Do()
+	assert.ErrorContains(t, err, "Invalid JWT Signature", "with an unknown key")
 	bare, err := compute.NewService(t.Context(), option.WithHTTPClient(oauth2.NewClient(wire(t, b.Cloud), oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "ya29.old"}))))
 	require.NoError(t, err)
 	_, err = bare.Zones.List(b.Project()).Do()
@@ -361,7 +349,6 @@ func TestMetadata(t *testing.T) {
 		}
 	}
 	var missing metadata.NotDefinedError
-	if _, err := client.InstanceAttributeValueWithContext(t.Context(), "none"); !errors.As(err, &missing) {
-		t.Errorf("an attribute that is missing: error %v", err)
-	}
+	_, err := client.InstanceAttributeValueWithContext(t.Context(), "none")
+	assert.ErrorAs(t, err, &missing, "an attribute that is missing")
 }

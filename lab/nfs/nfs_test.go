@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -96,8 +97,6 @@ func TestErrors(t *testing.T) {
 		{`share.example:/share $TARGET`, "mount.nfs4: Failed to resolve server share.example: Name or service not known\n32"},
 		{`/share $TARGET`, "mount.nfs4: remote share not in 'host:dir' format\n1"},
 	} {
-		if got := n.run(t, "mount.nfs4 "+tc.args+"; echo $?"); got != tc.want {
-			t.Errorf("mount.nfs4 %s prints\n%s\nwant\n%s", tc.args, got, tc.want)
-		}
+		assert.Equalf(t, tc.want, n.run(t, "mount.nfs4 "+tc.args+"; echo $?"), "mount.nfs4 %s prints", tc.args)
 	}
 }

@@ -2,7 +2,6 @@ package openstack_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,9 +44,7 @@ func TestVolumeLifecycle(t *testing.T) {
 		},
 		Detach: func(a openstack.Attachment) error { disks = append(disks, "detach "+a.Device); return nil },
 		Extend: func(a openstack.Attachment) error {
-			if a.Size != 3 {
-				t.Errorf("the disk has %d GiB, want 3", a.Size)
-			}
+			assert.Equal(t, 3, a.Size, "GiB of the disk")
 			disks = append(disks, "extend "+a.Device)
 			return nil
 		},
@@ -57,9 +54,7 @@ func TestVolumeLifecycle(t *testing.T) {
 	created := c.newVolume(t, "pvc-1", func(o *volumes.CreateOpts) {
 		o.Metadata, o.VolumeType, o.AvailabilityZone = map[string]string{"cluster": "one"}, "fast", "nova"
 	})
-	if created.Status != "creating" {
-		t.Errorf("a new volume is %s", created.Status)
-	}
+	assert.Equal(t, "creating", created.Status, "a new volume")
 	volume := c.volume(t, created.ID)
 	if volume.Status != "available" || volume.Size != 2 || volume.VolumeType != "fast" || volume.AvailabilityZone != "nova" || volume.Metadata["cluster"] != "one" || volume.CreatedAt.IsZero() {
 		t.Errorf("volume %+v", volume)
@@ -74,9 +69,8 @@ func TestVolumeLifecycle(t *testing.T) {
 	if volume.Status != "in-use" || len(volume.Attachments) != 1 || volume.Attachments[0].ServerID != instance.ID || volume.Attachments[0].Device != "/dev/vdb" {
 		t.Errorf("volume %+v", volume)
 	}
-	if got := must[*volumeattach.VolumeAttachment](t)(volumeattach.Get(c.ctx, c.nova, instance.ID, volume.ID).Extract()); got.Device != "/dev/vdb" {
-		t.Errorf("attachment %+v", got)
-	}
+	got := must[*volumeattach.VolumeAttachment](t)(volumeattach.Get(c.ctx, c.nova, instance.ID, volume.ID).Extract())
+	assert.Equalf(t, "/dev/vdb", got.Device, "attachment %+v", got)
 	attached := must[[]volumeattach.VolumeAttachment](t)(volumeattach.ExtractVolumeAttachments(must2(t)(volumeattach.List(c.nova, instance.ID).AllPages(c.ctx))))
 	if len(attached) != 1 || attached[0].VolumeID != volume.ID {
 		t.Errorf("attachments %+v", attached)
@@ -206,9 +200,7 @@ func TestMultiattach(t *testing.T) {
 	a, b := cloud.AddInstance("a"), cloud.AddInstance("b")
 	c := mustConnect(t, cloud.Login())
 	single, shared := c.newVolume(t, "single"), c.newVolume(t, "shared", func(o *volumes.CreateOpts) { o.VolumeType = "shared" })
-	if !c.volume(t, shared.ID).Multiattach {
-		t.Error("the volume of type shared does not say multiattach")
-	}
+	assert.True(t, c.volume(t, shared.ID).Multiattach, "the volume of type shared does not say multiattach")
 	assert.NoError(t, c.attach(a.ID, single.ID))
 	wantFault(t, c.attach(b.ID, single.ID), 400, "status must be available")
 	wantFault(t, c.attach(a.ID, shared.ID), 400, "compute API version 2.60")
@@ -242,12 +234,8 @@ func TestVolumeLists(t *testing.T) {
 	}
 	before := len(cloud.Calls())
 	assert.Empty(t, cmp.Diff([]string{"e", "d", "c", "b", "a"}, names(volumes.ListOpts{Limit: 2})), "volumes (-want +got)")
-	if pages := len(cloud.Calls()) - before; pages != 3 {
-		t.Errorf("read in %d pages, want 3", pages)
-	}
-	if got := names(volumes.ListOpts{Name: "c"}); !slices.Equal(got, []string{"c"}) {
-		t.Errorf("volumes %q of the name c", got)
-	}
+	assert.Equal(t, 3, len(cloud.Calls())-before, "pages")
+	assert.Equal(t, []string{"c"}, names(volumes.ListOpts{Name: "c"}), "volumes of the name c")
 	_, err := volumes.List(c.cinder, volumes.ListOpts{Marker: "none"}).AllPages(c.ctx)
 	wantFault(t, err, 400, "marker [none] not found")
 	found := must[[]snapshots.Snapshot](t)(snapshots.ExtractSnapshots(must2(t)(snapshots.List(c.cinder, snapshots.ListOpts{Name: "b", Status: "available"}).AllPages(c.ctx))))

@@ -90,9 +90,8 @@ func startDriverWith(t *testing.T, start func(*exec.Cmd) error, path, folder str
 	require.NoError(t, err)
 	t.Cleanup(func() { connection.Close() })
 	d := &driver{csi.NewIdentityClient(connection), csi.NewControllerClient(connection), csi.NewNodeClient(connection), secrets, socket}
-	if _, err := d.GetPluginInfo(limited(t), &csi.GetPluginInfoRequest{}); err != nil {
-		t.Fatalf("the driver does not serve its socket: %v", err)
-	}
+	_, err = d.GetPluginInfo(limited(t), &csi.GetPluginInfoRequest{})
+	require.NoError(t, err, "the driver does not serve its socket")
 	return d
 }
 
@@ -212,9 +211,7 @@ func testManilaLifecycle(t *testing.T, path string) {
 		t.Errorf("expanded to %d GiB, the share has %d", size, cloud.Shares()[0].Size)
 	}
 	snapshot := must[*csi.Snapshot](t)(d.snapshot(t, "snap-1", volume.VolumeId, nil))
-	if snapshot.ReadyToUse {
-		t.Error("the snapshot is ready at once; the driver was seen not to wait for it")
-	}
+	assert.False(t, snapshot.ReadyToUse, "the snapshot is ready at once; the driver was seen not to wait for it")
 	if snapshot = must[*csi.Snapshot](t)(d.snapshot(t, "snap-1", volume.VolumeId, nil)); !snapshot.ReadyToUse || snapshot.SizeBytes != 4*gib {
 		t.Errorf("snapshot %v, want a ready one: the snapshotter asks until it is", snapshot)
 	}
@@ -315,9 +312,7 @@ func testManilaErrors(t *testing.T, path string) {
 		cloud.Fail(openstack.CreateShare, detail)
 		_, err := d.create(t, "failed", 1)
 		wantCode(t, err, code, "is in error state")
-		if left := cloud.Shares(); len(left) > 0 {
-			t.Errorf("detail %s leaves %+v", detail, left)
-		}
+		assert.Emptyf(t, cloud.Shares(), "detail %s leaves", detail)
 	}
 	cloud.SetQuota(openstack.Quota{ShareGigabytes: 3})
 	_, err := d.create(t, "large", 4)
@@ -394,9 +389,7 @@ func testCinderLifecycle(t *testing.T, path string) {
 	}
 	for range 2 { // idempotent
 		published := must[*csi.ControllerPublishVolumeResponse](t)(d.ControllerPublishVolume(limited(t), &csi.ControllerPublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID, VolumeCapability: anyPod[0]}))
-		if got := published.PublishContext["DevicePath"]; got != "/dev/vdb" {
-			t.Errorf("published as %q", got)
-		}
+		assert.Equal(t, "/dev/vdb", published.PublishContext["DevicePath"], "published as")
 	}
 	if size := must[int64](t)(d.expand(t, volume.VolumeId, 3)); size != 3 || cloud.Volumes()[0].Size != 3 {
 		t.Errorf("expanded to %d GiB, the volume has %d", size, cloud.Volumes()[0].Size)
@@ -426,9 +419,8 @@ func testCinderLifecycle(t *testing.T, path string) {
 	assert.Empty(t, cmp.Diff([]string{clone.VolumeId, restored.VolumeId, volume.VolumeId}, listed), "volumes (-want +got)")
 	wantCode(t, d.delete(t, volume.VolumeId), codes.Internal, "it's still attached to a node")
 	for range 2 {
-		if _, err := d.ControllerUnpublishVolume(limited(t), &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID}); err != nil {
-			t.Error(err)
-		}
+		_, err := d.ControllerUnpublishVolume(limited(t), &csi.ControllerUnpublishVolumeRequest{VolumeId: volume.VolumeId, NodeId: instance.ID})
+		assert.NoError(t, err)
 	}
 	for _, err := range []error{d.deleteSnapshot(t, snapshot.SnapshotId), d.deleteSnapshot(t, snapshot.SnapshotId), d.delete(t, clone.VolumeId), d.delete(t, restored.VolumeId),
 		d.delete(t, volume.VolumeId), d.delete(t, volume.VolumeId)} {

@@ -1,7 +1,6 @@
 package openstack_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,9 +27,8 @@ func TestFiles(t *testing.T) {
 		share = c.newShare(t, name, change...)
 		made := cloud.Shares()
 		path := made[slices.IndexFunc(made, func(s openstack.Share) bool { return s.ID == share.ID })].ExportPath()
-		if _, err := cloud.Export(path); !errors.Is(err, syscall.EACCES) {
-			t.Errorf("without an access rule: %v, want EACCES", err)
-		}
+		_, err := cloud.Export(path)
+		assert.ErrorIs(t, err, syscall.EACCES, "without an access rule")
 		must[*shares.AccessRight](t)(shares.GrantAccess(c.ctx, c.manila, share.ID, shares.GrantAccessOpts{AccessType: "ip", AccessTo: "0.0.0.0/0"}).Extract())
 		return share, must[string](t)(cloud.Export(path))
 	}
@@ -51,7 +49,6 @@ func TestFiles(t *testing.T) {
 	if remaining, left := cloud.Shares(), must[[]os.DirEntry](t)(os.ReadDir(folder)); len(remaining) != 1 || len(left) != 1 || left[0].Name() != share.ID {
 		t.Errorf("left %v, want the first share %s", left, share.ID)
 	}
-	if _, err := cloud.Export("/shares/none"); !errors.Is(err, syscall.ENOENT) {
-		t.Errorf("an unknown path: %v, want ENOENT", err)
-	}
+	_, err := cloud.Export("/shares/none")
+	assert.ErrorIs(t, err, syscall.ENOENT, "an unknown path")
 }

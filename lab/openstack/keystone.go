@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // The cloud's user, and the project where clouds.yaml leads to.
@@ -57,11 +59,7 @@ func newID() string {
 }
 
 // newUUID returns a new ID as the other services make them.
-func newUUID() string {
-	random := make([]byte, 16)
-	_, _ = rand.Read(random)
-	return formatUUID(random)
-}
+func newUUID() string { return string(uuid.NewUUID()) }
 
 // formatUUID formats 16 bytes as a UUID of version 4.
 func formatUUID(of []byte) string {

@@ -1,7 +1,6 @@
 package openstack_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,9 +40,7 @@ func TestShareLifecycle(t *testing.T) {
 	cloud := openstack.Start(t, "default")
 	c := mustConnect(t, cloud.Login())
 	created := c.newShare(t, "pvc-1", func(o *shares.CreateOpts) { o.Metadata = map[string]string{"cluster": "one"} })
-	if created.Status != "creating" {
-		t.Errorf("a new share is %s", created.Status)
-	}
+	assert.Equal(t, "creating", created.Status, "a new share")
 	share := c.share(t, created.ID)
 	if share.Status != "available" || share.Size != 2 || share.Metadata["cluster"] != "one" || share.ShareTypeName != "default" || !share.SnapshotSupport ||
 		!share.CreateShareFromSnapshotSupport || share.CreatedAt.IsZero() {
@@ -59,9 +56,7 @@ func TestShareLifecycle(t *testing.T) {
 	}
 
 	rule := must[*shares.AccessRight](t)(shares.GrantAccess(c.ctx, c.manila, share.ID, shares.GrantAccessOpts{AccessType: "ip", AccessTo: "0.0.0.0/0", AccessLevel: "rw"}).Extract())
-	if rule.State != "queued_to_apply" {
-		t.Errorf("a new rule is %s", rule.State)
-	}
+	assert.Equal(t, "queued_to_apply", rule.State, "a new rule")
 	rules := must[[]shares.AccessRight](t)(shares.ListAccessRights(c.ctx, c.manila, share.ID).Extract())
 	if len(rules) != 1 || rules[0].State != "active" || rules[0].ID != rule.ID || rules[0].AccessKey != "" {
 		t.Errorf("rules %+v", rules)
@@ -75,9 +70,7 @@ func TestShareLifecycle(t *testing.T) {
 	}
 
 	snapshot := must[*snapshots.Snapshot](t)(snapshots.Create(c.ctx, c.manila, snapshots.CreateOpts{ShareID: share.ID, Name: "snap"}).Extract())
-	if snapshot.Status != "creating" {
-		t.Errorf("a new snapshot is %s", snapshot.Status)
-	}
+	assert.Equal(t, "creating", snapshot.Status, "a new snapshot")
 	if snapshot = must[*snapshots.Snapshot](t)(snapshots.Get(c.ctx, c.manila, snapshot.ID).Extract()); snapshot.Status != "available" || snapshot.ShareSize != 5 {
 		t.Errorf("snapshot %+v", snapshot)
 	}
@@ -109,12 +102,8 @@ func TestOlderShareStates(t *testing.T) {
 	share := c.newShare(t, "pvc-1")
 	c.manila.Microversion = "2.27"
 	options := shares.GrantAccessOpts{AccessType: "ip", AccessTo: "192.0.2.1", AccessLevel: "rw"}
-	if rule := must[*shares.AccessRight](t)(shares.GrantAccess(c.ctx, c.manila, share.ID, options).Extract()); rule.State != "new" {
-		t.Errorf("a new rule is %s, want new", rule.State)
-	}
-	if rules := must[[]shares.AccessRight](t)(shares.ListAccessRights(c.ctx, c.manila, share.ID).Extract()); rules[0].State != "active" {
-		t.Errorf("the rule is %s, want active", rules[0].State)
-	}
+	assert.Equal(t, "new", must[*shares.AccessRight](t)(shares.GrantAccess(c.ctx, c.manila, share.ID, options).Extract()).State, "a new rule")
+	assert.Equal(t, "active", must[[]shares.AccessRight](t)(shares.ListAccessRights(c.ctx, c.manila, share.ID).Extract())[0].State, "the rule")
 	snapshot := must[*snapshots.Snapshot](t)(snapshots.Create(c.ctx, c.manila, snapshots.CreateOpts{ShareID: share.ID}).Extract())
 	c.manila.Microversion = "2.54"
 	if restored := c.newShare(t, "pvc-2", func(o *shares.CreateOpts) { o.SnapshotID = snapshot.ID }); restored.Status != "creating_from_snapshot" {
@@ -195,9 +184,7 @@ func TestShareNetwork(t *testing.T) {
 		t.Errorf("share %+v", got)
 	}
 	wrong := c.newShare(t, "wrong", func(o *shares.CreateOpts) { o.ShareNetworkID = network })
-	if got := c.share(t, wrong.ID); got.Status != "error" {
-		t.Errorf("the share is %s, want error", got.Status)
-	}
+	assert.Equal(t, "error", c.share(t, wrong.ID).Status, "the share")
 }
 
 // TestFailedOperations: Manila accepts a request and fails later; a message says why.
@@ -248,13 +235,9 @@ func TestLatency(t *testing.T) {
 	began := time.Now()
 	quick := c.newShare(t, "quick")
 	for c.share(t, quick.ID).Status != "available" {
-		if time.Since(began) > time.Minute {
-			t.Fatal("the quick share is not available after a minute")
-		}
+		require.LessOrEqual(t, time.Since(began), time.Minute, "the quick share is not available after a minute")
 	}
-	if took := time.Since(began); took < 20*time.Millisecond {
-		t.Errorf("available after %v", took)
-	}
+	assert.GreaterOrEqual(t, time.Since(began), 20*time.Millisecond, "available after")
 	assert.EqualValues(t, "creating", c.share(t, slow.ID).Status, "the slow share")
 	_, err := shares.GrantAccess(c.ctx, c.manila, slow.ID, shares.GrantAccessOpts{AccessType: "ip", AccessTo: "192.0.2.1", AccessLevel: "rw"}).Extract()
 	wantFault(t, err, 400, "New access rules cannot be applied")
@@ -280,17 +263,12 @@ func TestShareLists(t *testing.T) {
 	if pages := len(cloud.Calls()) - before; pages != 4 { // gophercloud stops at an empty page
 		t.Errorf("read in %d pages, want 4", pages)
 	}
-	if got := names(shares.ListOpts{Name: "c"}); !slices.Equal(got, []string{"c"}) {
-		t.Errorf("shares %q of the name c", got)
-	}
-	if got := names(shares.ListOpts{Status: "error"}); len(got) > 0 {
-		t.Errorf("shares %q in error", got)
-	}
+	assert.Equal(t, []string{"c"}, names(shares.ListOpts{Name: "c"}), "shares of the name c")
+	assert.Empty(t, names(shares.ListOpts{Status: "error"}), "shares in error")
 	types := must[[]sharetypes.ShareType](t)(sharetypes.ExtractShareTypes(must2(t)(sharetypes.List(c.manila, nil).AllPages(c.ctx))))
 	if len(types) != 1 || types[0].ExtraSpecs["snapshot_support"] != "True" || types[0].RequiredExtraSpecs["driver_handles_share_servers"] != "False" {
 		t.Errorf("share types %+v, want the public one alone", types)
 	}
-	if specs := must[sharetypes.ExtraSpecs](t)(sharetypes.GetExtraSpecs(c.ctx, c.manila, types[0].ID).Extract()); specs["create_share_from_snapshot_support"] != "True" {
-		t.Errorf("extra specs %v", specs)
-	}
+	specs := must[sharetypes.ExtraSpecs](t)(sharetypes.GetExtraSpecs(c.ctx, c.manila, types[0].ID).Extract())
+	assert.EqualValuesf(t, "True", specs["create_share_from_snapshot_support"], "extra specs %v", specs)
 }

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,9 +139,7 @@ func TestProjectsAreListed(t *testing.T) {
 	for _, p := range found {
 		names = append(names, p.Name)
 	}
-	if !slices.Equal(names, []string{"harbour", "island"}) {
-		t.Errorf("projects %q", names)
-	}
+	assert.Equal(t, []string{"harbour", "island"}, names, "projects")
 }
 
 // TestExpiredToken: gophercloud logs in again; a token that never was valid is refused by every service.
@@ -169,9 +166,8 @@ func TestExpiredToken(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	cloud := openstack.StartWith(t, openstack.Options{TLS: true, ShareTypes: []string{"default"}})
-	if _, err := connect(t.Context(), cloud.Login(), nil); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
-		t.Errorf("error %v without the CA, want an unknown authority", err)
-	}
+	_, err := connect(t.Context(), cloud.Login(), nil)
+	assert.ErrorContains(t, err, "certificate signed by unknown authority", "without the CA")
 	c, err := connect(t.Context(), cloud.Login(), cloud.CA())
 	require.NoError(t, err)
 	must[any](t)(sharetypes.List(c.manila, nil).AllPages(t.Context()))
@@ -206,9 +202,7 @@ func TestFaults(t *testing.T) {
 		assert.NoErrorf(t, list(), "after the only request that meets %d", code)
 	}
 	remove := cloud.Inject(openstack.Fault{Broken: true})
-	if err := list(); !errors.Is(err, io.EOF) {
-		t.Errorf("error %v of a broken connection, want EOF", err)
-	}
+	assert.ErrorIs(t, list(), io.EOF, "of a broken connection")
 	remove()
 	remove = cloud.Inject(openstack.Fault{Service: openstack.Cinder, Broken: true})
 	assert.NoError(t, list(), "Manila after Cinder broke")
@@ -261,9 +255,8 @@ func TestMetadata(t *testing.T) {
 	if code, body := get("/openstack"); code != 200 || !strings.HasSuffix(string(body), "\nlatest") {
 		t.Errorf("code %d, versions %q", code, body)
 	}
-	if code, _ := get("/latest/meta-data/iam/"); code != 404 {
-		t.Errorf("code %d for a path of another cloud, want 404", code)
-	}
+	code, _ := get("/latest/meta-data/iam/")
+	assert.Equal(t, 404, code, "for a path of another cloud")
 	var calls []string
 	for _, call := range cloud.Calls() {
 		calls = append(calls, call.String())
@@ -277,9 +270,7 @@ func TestMetadata(t *testing.T) {
 func TestPublicAddress(t *testing.T) {
 	const public = "203.0.113.5:13000"
 	cloud := openstack.StartWith(t, openstack.Options{ShareTypes: []string{"default"}, TLS: true, Public: public})
-	if url := cloud.Login().URL; url != "https://"+public+"/identity/v3" {
-		t.Errorf("Keystone is at %s, want %s", url, public)
-	}
+	assert.Equal(t, "https://"+public+"/identity/v3", cloud.Login().URL, "Keystone is at")
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cloud.CA())
 	client := http.Client{Transport: &http.Transport{
@@ -298,9 +289,7 @@ func TestPublicAddress(t *testing.T) {
 	options := gophercloud.AuthOptions{IdentityEndpoint: login.URL, ApplicationCredentialID: login.CredentialID, ApplicationCredentialSecret: login.CredentialKey}
 	require.NoError(t, gophercloudopenstack.Authenticate(t.Context(), provider, options))
 	manila := must[*gophercloud.ServiceClient](t)(gophercloudopenstack.NewSharedFileSystemV2(provider, gophercloud.EndpointOpts{Region: "sea-1"}))
-	if want := "https://" + public + "/share/v2/"; manila.Endpoint != want {
-		t.Errorf("Manila is at %s, want %s", manila.Endpoint, want)
-	}
+	assert.Equal(t, "https://"+public+"/share/v2/", manila.Endpoint, "Manila is at")
 	if calls := cloud.Calls(); calls[len(calls)-1].Login != "application_credential" {
 		t.Errorf("the last call is %+v, want the login with an application credential", calls[len(calls)-1])
 	}

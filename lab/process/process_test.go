@@ -1,10 +1,10 @@
 package process
 
 import (
-	"errors"
 	"os"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,13 +13,11 @@ func TestFind(t *testing.T) {
 	require.NoError(t, err)
 	for _, argument := range []string{"", os.Args[0]} {
 		found, err := Find(program, argument)
-		if err != nil || found != Of(os.Getpid()) {
-			t.Errorf("with argument %q, found %v, %v, want %v", argument, found, err, Of(os.Getpid()))
-		}
+		require.NoErrorf(t, err, "with argument %q", argument)
+		assert.Equalf(t, Of(os.Getpid()), found, "with argument %q", argument)
 	}
-	if found, err := Find(program, "an argument that it does not have"); !errors.Is(err, ErrNone) {
-		t.Errorf("found %v, %v, want %v", found, err, ErrNone)
-	}
+	found, err := Find(program, "an argument that it does not have")
+	assert.ErrorIsf(t, err, ErrNone, "found %v", found)
 }
 
 func TestMemory(t *testing.T) {
@@ -39,9 +37,7 @@ func TestMemory(t *testing.T) {
 	if anonymous, err := self.Anonymous(); err != nil || anonymous < 64 || anonymous > now {
 		t.Errorf("with 64 MiB in use, %.0f MiB of %.0f are of no file: %v", anonymous, now, err)
 	}
-	if block[0] != 1 {
-		t.Error("the block was lost")
-	}
+	assert.EqualValues(t, 1, block[0], "the block was lost")
 }
 
 func TestWorked(t *testing.T) {

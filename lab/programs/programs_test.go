@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,9 +19,7 @@ func TestEveryToolIsKnown(t *testing.T) {
 		require.NoError(t, err)
 		_, block, _ := strings.Cut(string(content), "\ntool (\n")
 		block, _, found := strings.Cut(block, "\n)")
-		if !found {
-			t.Fatalf("%s/go.mod has no block of tools", folder)
-		}
+		require.Truef(t, found, "%s/go.mod has no block of tools", folder)
 		tools := strings.Fields(block)
 		var known []string
 		for _, from := range origins {
@@ -30,9 +29,7 @@ func TestEveryToolIsKnown(t *testing.T) {
 		}
 		slices.Sort(tools)
 		slices.Sort(known)
-		if !slices.Equal(tools, known) {
-			t.Errorf("%s/go.mod pins\n%s\nand the table has\n%s", folder, strings.Join(tools, "\n"), strings.Join(known, "\n"))
-		}
+		assert.Equalf(t, known, tools, "%s/go.mod pins other tools than the table has", folder)
 	}
 }
 
@@ -88,9 +85,8 @@ func TestGiven(t *testing.T) {
 			if test.given {
 				want = filepath.Join(test.folder, test.wants)
 			}
-			if err != nil || got != want {
-				t.Errorf("got %q, %v; want %q", got, err, want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, want, got)
 		})
 	}
 }

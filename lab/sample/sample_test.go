@@ -127,9 +127,8 @@ func TestMounts(t *testing.T) {
 	staging, writer, reader := filepath.Join(pods, "staging"), filepath.Join(pods, "writer"), filepath.Join(pods, "reader")
 	require.NoError(t, os.Mkdir(staging, 0o755))
 	for range 2 {
-		if _, err := d.NodeStageVolume(limited(t), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: staging, VolumeCapability: mounted}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := d.NodeStageVolume(limited(t), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: staging, VolumeCapability: mounted})
+		require.NoError(t, err)
 		for _, target := range []string{writer, reader} {
 			if _, err := d.NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: staging, TargetPath: target,
 				VolumeCapability: mounted, Readonly: target == reader}); err != nil {
@@ -143,21 +142,16 @@ func TestMounts(t *testing.T) {
 			t.Errorf("%s has %q, %v; want what the other pod wrote", file, got, err)
 		}
 	}
-	if err := os.WriteFile(d.seen(filepath.Join(reader, "cargo")), nil, 0o644); !errors.Is(err, syscall.EROFS) {
-		t.Errorf("writing to a read-only volume: %v, want %v", err, syscall.EROFS)
-	}
+	assert.ErrorIs(t, os.WriteFile(d.seen(filepath.Join(reader, "cargo")), nil, 0o644), syscall.EROFS, "writing to a read-only volume")
 	for range 2 {
 		for _, target := range []string{writer, reader} {
-			if _, err := d.NodeUnpublishVolume(limited(t), &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s is still there: %v", target, err)
-			}
+			_, err := d.NodeUnpublishVolume(limited(t), &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target})
+			require.NoError(t, err)
+			_, err = os.Stat(target)
+			assert.ErrorIsf(t, err, fs.ErrNotExist, "%s is still there", target)
 		}
-		if _, err := d.NodeUnstageVolume(limited(t), &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := d.NodeUnstageVolume(limited(t), &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging})
+		require.NoError(t, err)
 	}
 	if left, err := os.ReadDir(d.seen(staging)); err != nil || len(left) > 0 {
 		t.Errorf("in the staging path are %v, %v; want nothing, as nothing is mounted", left, err)
@@ -222,17 +216,13 @@ func TestForeignIDs(t *testing.T) {
 	d := start(t)
 	_, content := d.create(t, "hold", nil)
 	for _, id := range []string{"..", "../volumes", "/", ".", strings.Repeat("0", 32)} {
-		if _, err := d.DeleteVolume(limited(t), &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
-			t.Errorf("delete %q: %v, want no error, as there is no such volume", id, err)
-		}
-		_, err := d.NodeStageVolume(limited(t), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: t.TempDir(), VolumeCapability: mounted})
-		if status.Code(err) != codes.NotFound {
-			t.Errorf("stage %q: %v, want %v", id, err, codes.NotFound)
-		}
+		_, err := d.DeleteVolume(limited(t), &csi.DeleteVolumeRequest{VolumeId: id})
+		assert.NoErrorf(t, err, "delete %q", id)
+		_, err = d.NodeStageVolume(limited(t), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: t.TempDir(), VolumeCapability: mounted})
+		assert.Equalf(t, codes.NotFound, status.Code(err), "stage %q: %v", id, err)
 	}
-	if _, err := os.Stat(content); err != nil {
-		t.Errorf("the volume is gone: %v", err)
-	}
+	_, err := os.Stat(content)
+	assert.NoError(t, err, "the volume is gone")
 }
 
 // TestRegistration: the kubelet learns where the driver's socket is.
@@ -245,7 +235,6 @@ func TestRegistration(t *testing.T) {
 	if info.Type != registration.CSIPlugin || info.Name != driverName || info.Endpoint != "/var/lib/kubelet/plugins/sample/csi.sock" {
 		t.Errorf("the kubelet learns %v", info)
 	}
-	if _, err := client.NotifyRegistrationStatus(limited(t), &registration.RegistrationStatus{PluginRegistered: true}); err != nil {
-		t.Error(err)
-	}
+	_, err = client.NotifyRegistrationStatus(limited(t), &registration.RegistrationStatus{PluginRegistered: true})
+	assert.NoError(t, err)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -32,9 +33,7 @@ func capability(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability
 
 func wantCode(t *testing.T, what string, err error, want codes.Code) {
 	t.Helper()
-	if status.Code(err) != want {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
+	assert.Equalf(t, want, status.Code(err), "%s: %v", what, err)
 }
 
 // TestAttachments: a volume is attached to one node at a time, mounted nowhere else, and not deleted meanwhile.
@@ -84,9 +83,7 @@ func TestRefusals(t *testing.T) {
 	wantCode(t, "share", err, codes.InvalidArgument)
 	_, err = controller.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "a", VolumeCapabilities: []*csi.VolumeCapability{single}, Parameters: map[string]string{"skunam": ""}})
 	wantCode(t, "a parameter", err, codes.InvalidArgument)
-	if calls := store.Calls(); len(calls) > 0 {
-		t.Errorf("the backend got %v", calls)
-	}
+	assert.Empty(t, store.Calls(), "the backend got")
 	_, err = controller.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "a", VolumeCapabilities: []*csi.VolumeCapability{single}})
 	wantCode(t, "log in", err, codes.PermissionDenied)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -71,11 +72,9 @@ func TestNFSPublish(t *testing.T) {
 	_, err := n.NodePublishVolume(t.Context(), request)
 	wantCode(t, "a mount that is refused", err, codes.Internal)
 	for range 2 {
-		if _, err := n.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "share", TargetPath: target}); err != nil {
-			t.Error(err)
-		}
+		_, err := n.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "share", TargetPath: target})
+		assert.NoError(t, err)
 	}
-	if _, err := os.Stat(target); !os.IsNotExist(err) {
-		t.Errorf("%s: %v, want it to be gone", target, err)
-	}
+	_, err = os.Stat(target)
+	assert.Truef(t, os.IsNotExist(err), "%s: %v, want it to be gone", target, err)
 }

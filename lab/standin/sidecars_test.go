@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -116,9 +115,8 @@ func awaitAnswer(t *testing.T, url string, status int, text string) {
 // awaitGone waits until a file is gone.
 func awaitGone(t *testing.T, path string) {
 	t.Helper()
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s: %v, want it to be gone", path, err)
-	}
+	_, err := os.Stat(path)
+	assert.ErrorIsf(t, err, fs.ErrNotExist, "%s is still there", path)
 }
 
 // TestRegistrar: it waits for the driver, tells the kubelet of it at a socket that only the user may use, answers health checks, ends with an error when the
@@ -133,17 +131,15 @@ func TestRegistrar(t *testing.T) {
 	health := "http://" + address + "/healthz"
 	awaitAnswer(t, health, http.StatusOK, "ok")
 	info, err := os.Stat(plugin)
-	if err != nil || info.Mode().Perm()&0o077 != 0 {
-		t.Errorf("the socket is %v, %v; want one for its user alone", info, err)
-	}
+	require.NoError(t, err)
+	assert.Zerof(t, info.Mode().Perm()&0o077, "the socket is %v", info)
 	kubelet := registration.NewRegistrationClient(dial(t, plugin))
 	got, err := kubelet.GetInfo(t.Context(), &registration.InfoRequest{})
 	if err != nil || got.Type != "CSIPlugin" || got.Name != "fake.test" || got.Endpoint != "/var/lib/kubelet/plugins/fake.test/csi.sock" || fmt.Sprint(got.SupportedVersions) != "[1.0.0]" {
 		t.Errorf("the kubelet is told %v, %v", got, err)
 	}
-	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: true}); err != nil {
-		t.Error(err)
-	}
+	_, err = kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{PluginRegistered: true})
+	assert.NoError(t, err)
 	awaitAnswer(t, health, http.StatusOK, "ok")
 	require.NoError(t, os.Remove(plugin))
 	awaitAnswer(t, health, http.StatusNotFound, "registration socket does not exist")
@@ -159,9 +155,8 @@ func TestRegistrar(t *testing.T) {
 	_, result = run(t, "csi-node-driver-registrar", args...)
 	awaitAnswer(t, health, http.StatusOK, "ok")
 	kubelet = registration.NewRegistrationClient(dial(t, plugin))
-	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{Error: "no such driver"}); err != nil {
-		t.Error(err)
-	}
+	_, err = kubelet.NotifyRegistrationStatus(t.Context(), &registration.RegistrationStatus{Error: "no such driver"})
+	assert.NoError(t, err)
 	assert.ErrorContains(t, await(t, result), "no such driver", "when the kubelet refuses the driver")
 	awaitGone(t, plugin)
 }

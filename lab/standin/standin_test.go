@@ -26,13 +26,11 @@ import (
 func TestCommandLines(t *testing.T) {
 	for name, p := range programs {
 		t.Run(name, func(t *testing.T) {
-			if _, err := p.parse(name, nil); err != nil {
-				t.Error(err)
-			}
+			_, err := p.parse(name, nil)
+			assert.NoError(t, err)
 			for _, args := range [][]string{{"--extra-tags=a=b"}, {"controller"}, {"--version=perhaps"}} {
-				if _, err := p.parse(name, args); err == nil {
-					t.Errorf("it takes %q", args)
-				}
+				_, err := p.parse(name, args)
+				assert.Errorf(t, err, "it takes %q", args)
 			}
 		})
 	}
@@ -94,9 +92,8 @@ func TestAzureCredentials(t *testing.T) {
 				assert.ErrorContainsf(t, err, test.refuse, "got the login %v and the error", login)
 				return
 			}
-			if diff := cmp.Diff(test.want, login); diff != "" || err != nil {
-				t.Errorf("login (-want +got):\n%s\nerror %v", diff, err)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(test.want, login), "login (-want +got)")
 		})
 	}
 }
@@ -115,9 +112,8 @@ func TestAzureWithoutConfig(t *testing.T) {
 	if _, err := readLogin(t); err == nil || err.Error() != "no cloud config provided" {
 		t.Errorf("got %v, want that there is no configuration", err)
 	}
-	if _, err := readAzureConfig(false); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
-	}
+	_, err := readAzureConfig(false)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 func TestVSphereConfig(t *testing.T) {
@@ -142,15 +138,13 @@ func TestVSphereConfig(t *testing.T) {
 			require.NoError(t, err)
 			login, err := config.login()
 			want := backend.Login{"server": "vcenter.test", "user": "driver@vsphere.local", "password": "p@ss#1", "datacenters": "dc", "cluster": "berth"}
-			if diff := cmp.Diff(want, login); diff != "" || err != nil {
-				t.Errorf("login (-want +got):\n%s\nerror %v", diff, err)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(want, login), "login (-want +got)")
 		})
 	}
 	t.Setenv("VSPHERE_CSI_CONFIG", "/nowhere")
-	if _, err := readVSphereConfig(); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without a file: %v, want %v", err, fs.ErrNotExist)
-	}
+	_, err := readVSphereConfig()
+	assert.ErrorIs(t, err, fs.ErrNotExist, "without a file")
 }
 
 // startBackend starts a backend until the test ends.
@@ -203,23 +197,15 @@ func TestSanity(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), sanity, "--csi.controllerendpoint=unix://"+serve(t, block, store), "--csi.endpoint=unix://"+serve(t, block.on("pier"), store),
 		"--ginkgo.no-color", "--ginkgo.skip=Node Service|volume lifecycle",
 		"--csi.mountdir="+filepath.Join(t.TempDir(), "target"), "--csi.stagingdir="+filepath.Join(t.TempDir(), "staging")).CombinedOutput()
-	if err != nil {
-		t.Errorf("csi-sanity: %v\n%s", err, out)
-	}
+	assert.NoErrorf(t, err, "csi-sanity\n%s", out)
 	passed := regexp.MustCompile(`(\d+) Passed`).FindSubmatch(out)
-	if passed == nil {
-		t.Fatalf("csi-sanity says not how much passed:\n%s", out)
-	}
+	require.NotNilf(t, passed, "csi-sanity says not how much passed:\n%s", out)
 	if n, err := strconv.Atoi(string(passed[1])); err != nil || n < 35 {
 		t.Errorf("%s checks passed, want those of each service:\n%s", passed[1], out)
 	}
 	calls := store.Calls()
-	if len(calls) == 0 {
-		t.Error("the backend got no calls")
-	}
+	assert.NotEmpty(t, calls, "the backend got no calls")
 	for _, call := range calls {
-		if call.Login["user"] != "berth" {
-			t.Errorf("%s came with the login %v", call.Method, call.Login)
-		}
+		assert.Equalf(t, "berth", call.Login["user"], "%s came with the login %v", call.Method, call.Login)
 	}
 }

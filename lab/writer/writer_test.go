@@ -47,16 +47,14 @@ func TestUndisturbed(t *testing.T) {
 // TestVolumeGoesAway: the file cannot be found for some time, as when a mount is gone, and then is back.
 func TestVolumeGoesAway(t *testing.T) {
 	report, pause := run(t, func(path string) {
-		rename(t, path, path+".away")
+		assert.NoError(t, os.Rename(path, path+".away"))
 		time.Sleep(5 * Interval)
-		rename(t, path+".away", path)
+		assert.NoError(t, os.Rename(path+".away", path))
 	})
 	if report.Refused != 5 || pause != 6*Interval || report.Lost != 0 || !strings.Contains(report.LastError, "no such file") {
 		t.Errorf("found %+v and a pause of %v, want 5 attempts refused in a pause of %v", report, pause, 6*Interval)
 	}
-	if report.Err() == nil {
-		t.Error("want an error, as records were refused")
-	}
+	assert.Error(t, report.Err(), "want an error, as records were refused")
 }
 
 // TestVolumeForgets: old records are gone, though new ones are accepted.
@@ -68,9 +66,8 @@ func TestVolumeForgets(t *testing.T) {
 			return
 		}
 		defer file.Close()
-		if _, err := file.WriteAt(make([]byte, 3*recordSize), 7*recordSize); err != nil {
-			t.Error(err)
-		}
+		_, err = file.WriteAt(make([]byte, 3*recordSize), 7*recordSize)
+		assert.NoError(t, err)
 	})
 	if report.Lost != 3 || report.Refused != 0 || report.Err() == nil {
 		t.Errorf("found %+v, want 3 records lost", report)
@@ -81,11 +78,6 @@ func TestVolumeForgets(t *testing.T) {
 func TestStartedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records")
 	require.NoError(t, os.WriteFile(path, nil, 0o644))
-	if err := Run(t.Context(), path, &bytes.Buffer{}); !os.IsExist(err) {
-		t.Errorf("found %v, want an error as the file exists", err)
-	}
-}
-
-func rename(t *testing.T, from, to string) {
-	assert.NoError(t, os.Rename(from, to))
+	err := Run(t.Context(), path, &bytes.Buffer{})
+	assert.Truef(t, os.IsExist(err), "found %v, want an error as the file exists", err)
 }

@@ -21,9 +21,7 @@ func Archives(t testing.TB, dir string) []string {
 	require.NoError(t, err)
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	require.NoError(t, err)
-	if len(paths) == 0 {
-		t.Fatalf("no archive in %s", dir)
-	}
+	require.NotEmptyf(t, paths, "no archive in %s", dir)
 	return paths
 }
 
@@ -56,9 +54,7 @@ func Extract(t *testing.T, path, dir string) *txtar.Archive {
 func Compare(t *testing.T, path string, archive *txtar.Archive, got string, update bool) {
 	t.Helper()
 	last := &archive.Files[len(archive.Files)-1]
-	if last.Name != want {
-		t.Fatalf("the last file is %s", last.Name)
-	}
+	require.Equal(t, want, last.Name, "the last file")
 	if update && got != string(last.Data) {
 		last.Data = []byte(got)
 		require.NoError(t, os.WriteFile(path, txtar.Format(archive), 0o644))

@@ -206,9 +206,7 @@ func BenchmarkRawYAML(b *testing.B) {
 					return err == nil
 				})
 				plain, plainBytes = min(plain, seconds), bytes
-				if done != len(sources) {
-					b.Fatalf("the library reads %d of %d documents", done, len(sources))
-				}
+				require.Equal(b, len(sources), done, "documents that the library reads")
 			}
 			b.ReportMetric(fast, "s")
 			b.ReportMetric(plain/fast, "s-of-library")
@@ -268,9 +266,7 @@ func withoutRawYAML(b *testing.B) string {
 	source, err := os.ReadFile(path)
 	require.NoError(b, err)
 	const accepts = "if !isReadable(source) {"
-	if !bytes.Contains(source, []byte(accepts)) {
-		b.Fatalf("%s does not say %q", path, accepts)
-	}
+	require.Truef(b, bytes.Contains(source, []byte(accepts)), "%s does not say %q", path, accepts)
 	dir := b.TempDir()
 	refusing := filepath.Join(dir, "rawyaml.go")
 	catalogs.Write(b, refusing, strings.Replace(string(source), accepts, "if true {", 1))
@@ -340,9 +336,8 @@ func (p programs) measure(b *testing.B, command ...string) (u usage) {
 	if err == nil {
 		err = json.Unmarshal(out, &u)
 	}
-	if err != nil || u.Exit != 0 {
-		b.Fatalf("%s: %+v, %v", strings.Join(command, " "), u, err)
-	}
+	require.NoError(b, err)
+	require.Zerof(b, u.Exit, "%s: %+v", strings.Join(command, " "), u)
 	return u
 }
 
@@ -404,9 +399,7 @@ func cacheBytes(b *testing.B, metrics string) int64 {
 	page, err := io.ReadAll(response.Body)
 	require.NoError(b, err)
 	found := cacheMetric.FindSubmatch(page)
-	if found == nil {
-		b.Fatalf("no metric of the cache's size in %s", page)
-	}
+	require.NotNilf(b, found, "no metric of the cache's size in %s", page)
 	bytes, err := strconv.ParseFloat(string(found[1]), 64)
 	require.NoError(b, err)
 	return int64(bytes)

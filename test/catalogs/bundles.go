@@ -52,8 +52,7 @@ func PushBundle(t testing.TB, dir, pkg, reference string) (digest string) {
 	require.NoError(t, err)
 	index, err := content.Index()
 	require.NoError(t, err)
-	if digest, err = oci.Push(t.Context(), reference, index); err != nil {
-		t.Fatal(err)
-	}
+	digest, err = oci.Push(t.Context(), reference, index)
+	require.NoError(t, err)
 	return digest
 }

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -19,17 +22,12 @@ func TestGenerate(t *testing.T) {
 			var sums [2]string
 			for i := range sums {
 				dir := t.TempDir()
-				if err := catalogs.Generate(dir, kind); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, catalogs.Generate(dir, kind))
 				sums[i] = sum(t, dir)
-				if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
-					t.Fatalf("opm validate: %v\n%s", err, out)
-				}
+				out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput()
+				require.NoErrorf(t, err, "opm validate\n%s", out)
 			}
-			if sums[0] != sums[1] {
-				t.Error("the second time it is another one")
-			}
+			assert.Equal(t, sums[1], sums[0], "the second time it is another one")
 		})
 	}
 }

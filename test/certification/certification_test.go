@@ -72,9 +72,8 @@ func run(t *testing.T, d drivers.Driver) string {
 	got, err := NewRecord(d.Name, has, outcomes)
 	assert.NoError(t, err)
 	got.Date = time.Now().UTC().Format(time.DateOnly)
-	if got.Programs, err = testbed.Programs(d, nil); err != nil {
-		t.Fatal(err)
-	}
+	got.Programs, err = testbed.Programs(d, nil)
+	require.NoError(t, err)
 	if *update {
 		require.NoError(t, os.WriteFile(recordOf(d.Name), []byte(got.String()), 0o644))
 	}
@@ -121,9 +120,7 @@ func TestReasons(t *testing.T) {
 		}
 		for _, test := range record.Failed {
 			r, explained := Explain(driver, has, Outcome{Test: test, State: Fail})
-			if !explained {
-				t.Errorf("no reason explains why a test of driver %s fails: %s", driver, test)
-			}
+			assert.Truef(t, explained, "no reason explains why a test of driver %s fails: %s", driver, test)
 			used[r.Name] = true
 		}
 	}
@@ -156,16 +153,13 @@ func TestNewRecord(t *testing.T) {
 	without := map[string]bool{}
 	record, err := NewRecord("efs", without, []Outcome{{Test: "a", State: Pass}, {Test: block, State: Skip}, {Test: block, State: Skip}})
 	record.Date, record.Programs = "2026-11-27", "driver: the real one, v9.9.9"
-	if err != nil || record.String() != "ran\t2026-11-27\tdriver: the real one, v9.9.9\npass\ta\nskip\t2\tblock\n" {
-		t.Errorf("got the record %q, error %v", record, err)
-	}
+	require.NoError(t, err)
+	assert.Equalf(t, "ran\t2026-11-27\tdriver: the real one, v9.9.9\npass\ta\nskip\t2\tblock\n", record.String(), "the record %q", record)
 	parsed, err := ParseRecord(record.String())
-	if diff := cmp.Diff(record, parsed); err != nil || diff != "" {
-		t.Errorf("a record that was written and read differs (-want +got), error %v:\n%s", err, diff)
-	}
-	if _, err := ParseRecord("pass\ta\n"); err == nil || !strings.Contains(err.Error(), "want ran, the date and the programs") {
-		t.Errorf("a record that does not say what ran: got the error %v", err)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(record, parsed), "a record that was written and read differs (-want +got)")
+	_, err = ParseRecord("pass\ta\n")
+	assert.ErrorContains(t, err, "want ran, the date and the programs", "a record that does not say what ran")
 	_, err = NewRecord("ebs", has, []Outcome{{Test: block, State: Skip, Message: "not today"}, {Test: fails, State: Fail, Message: "no space left"}})
 	for _, want := range []string{"skip, and no reason explains it: " + block + "\nnot today", "fail, and no reason explains it: " + fails + "\nno space left"} {
 		assert.ErrorContains(t, err, want, "got the error")
@@ -193,9 +187,8 @@ func TestRead(t *testing.T) {
 				assert.ErrorContains(t, err, tc.err, "got the error")
 				return
 			}
-			if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
-				t.Errorf("error %v; outcomes (-want +got):\n%s", err, diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(tc.want, got), "outcomes (-want +got)")
 		})
 	}
 }

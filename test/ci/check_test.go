@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -123,29 +124,22 @@ func TestCheckAction(t *testing.T) {
 					catalogs.Write(t, filepath.Join(r.dir, below), string(file.Data))
 				}
 			}
-			if out, ok := r.run("git init -q && git add . && git -c user.name=x -c user.email=x@example.com commit -q -m first && git tag " + base + " && " + tc.change); !ok {
-				t.Fatal(out)
-			}
+			out, ok := r.run("git init -q && git add . && git -c user.name=x -c user.email=x@example.com commit -q -m first && git tag " + base + " && " + tc.change)
+			require.True(t, ok, out)
 			r.contexts["inputs.base"] = base
 			for _, s := range action.Runs.Steps {
 				r.step(s)
 			}
-			if r.failed == tc.ok {
-				t.Errorf("the check succeeded: %v, want %v: %s", !r.failed, tc.ok, r.said["Check"])
-			}
+			assert.Equalf(t, tc.ok, !r.failed, "the check succeeded: %s", r.said["Check"])
 			text, err := os.ReadFile(summary)
 			require.NoError(t, err)
 			for _, want := range tc.summary {
-				if !strings.Contains(string(text), want) {
-					t.Errorf("the summary lacks %q:\n%s", want, text)
-				}
+				assert.Contains(t, string(text), want, "the summary")
 			}
 			if got := annotations(t, r.used["github/codeql-action/upload-sarif"]["sarif_file"]); got[tc.annotated] == "" && tc.annotated != "" || tc.annotated == "" && len(got) > 0 {
 				t.Errorf("annotated are %v, want %q", got, tc.annotated)
 			}
-			if kept := r.used["actions/cache"]["path"]; kept != "~/.cache/berth/checks" {
-				t.Errorf("kept is %q", kept)
-			}
+			assert.Equal(t, "~/.cache/berth/checks", r.used["actions/cache"]["path"], "what is kept")
 		})
 	}
 }

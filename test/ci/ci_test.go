@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
@@ -43,9 +44,8 @@ func TestTemplates(t *testing.T) {
 			c.write("1.0.0")
 			c.run("git init -q && git add . && git -c user.name=x -c user.email=x@example.com commit -q -m first && git tag " + base)
 			c.write("1.1.0")
-			if out, ok := c.run(script.validate); !ok {
-				t.Errorf("of a valid catalog it says: %s", out)
-			}
+			out, ok := c.run(script.validate)
+			assert.Truef(t, ok, "of a valid catalog it says: %s", out)
 			if out, ok := c.run(script.diff); !ok || !strings.Contains(strings.ReplaceAll(out, "`", ""), "head: buoy.v1.0.0 → buoy.v1.1.0") {
 				t.Errorf("of a changed catalog it says: %s", out)
 			}
@@ -84,9 +84,8 @@ func TestTemplates(t *testing.T) {
 				t.Errorf("of changes that strand clusters, and must fail, it says: %s", out)
 			}
 			c.write("1.1.0")
-			if out, ok := c.run(with("FAIL_ON", "lost") + script.diff); !ok {
-				t.Errorf("of changes that strand no clusters it says: %s", out)
-			}
+			out, ok = c.run(with("FAIL_ON", "lost") + script.diff)
+			assert.Truef(t, ok, "of changes that strand no clusters it says: %s", out)
 			c.run("git rm -q -r --cached " + folder + " && git -c user.name=x -c user.email=x@example.com commit -q -m none && git tag none")
 			if out, ok := c.run(with("BASE", "none") + strings.ReplaceAll(script.diff, "CATALOG_BASE="+base, "CATALOG_BASE=none")); !ok || !strings.Contains(strings.ReplaceAll(out, "`", ""), folder+" is new: none does not have it") {
 				t.Errorf("of a new catalog it says: %s", out)
@@ -100,12 +99,10 @@ func TestTemplates(t *testing.T) {
 	c := &checkout{t: t, dir: t.TempDir(), env: append(env, "PATH="+bin+":"+os.Getenv("PATH"))}
 	c.write("1.0.0")
 	drawn := "grep -c 'Updates of buoy' catalog.html"
-	if out, ok := c.run(makefile + "catalog-graph && " + drawn); !ok {
-		t.Errorf("drawing a catalog, it says: %s", out)
-	}
-	if out, ok := c.run("mv " + folder + " gone\n! " + makefile + "catalog-graph && " + drawn + " && ! ls catalog.html.new"); !ok {
-		t.Errorf("a drawing that fails does not leave the earlier one: %s", out)
-	}
+	out, ok := c.run(makefile + "catalog-graph && " + drawn)
+	assert.Truef(t, ok, "drawing a catalog, it says: %s", out)
+	out, ok = c.run("mv " + folder + " gone\n! " + makefile + "catalog-graph && " + drawn + " && ! ls catalog.html.new")
+	assert.Truef(t, ok, "a drawing that fails does not leave the earlier one: %s", out)
 }
 
 // with sets an input of a script: a variable of the action and the Task, and one of the makefile.
@@ -172,9 +169,8 @@ func TestTemplatesUseTheImage(t *testing.T) {
 		catalogs.Write(t, filepath.Join(bin, "docker"), dockerScript)
 		require.NoError(t, os.Chmod(filepath.Join(bin, "docker"), 0o755))
 		c := &checkout{t: t, dir: t.TempDir(), env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "RUNNER_TEMP=" + t.TempDir(), "GITHUB_PATH=" + path, "IMAGE=quay.io/berth-csi/berth:v1.0.0"}}
-		if out, ok := c.run(script); !ok {
-			t.Errorf("%s: installing says: %s", name, out)
-		}
+		out, ok := c.run(script)
+		assert.Truef(t, ok, "%s: installing says: %s", name, out)
 		if out, ok := c.run(`"$(cat ` + path + `)/berth"`); !ok || out != "installed\n" {
 			t.Errorf("%s: what is installed says %q", name, out)
 		}
@@ -192,9 +188,8 @@ func TestActionWritesNothingForAPullRequest(t *testing.T) {
 	require.NoError(t, err)
 	c := &checkout{t: t, dir: t.TempDir(), env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "CATALOG=" + folder, "RUNNER_TEMP=" + t.TempDir()}}
 	require.NoError(t, os.Symlink(profile, filepath.Join(c.dir, "berth.sarif")))
-	if out, ok := c.run(actionStep(t, templates, "Validate")); !ok {
-		t.Errorf("it says: %s", out)
-	}
+	out, ok := c.run(actionStep(t, templates, "Validate"))
+	assert.Truef(t, ok, "it says: %s", out)
 	if content, err := os.ReadFile(profile); err != nil || string(content) != "as it was" {
 		t.Errorf("a file out of the checkout holds %q, %v", content, err)
 	}

@@ -54,9 +54,8 @@ func workflows(t *testing.T) map[string]workflow {
 func workflowFiles(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob("../../.github/workflows/*.yml")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("found no workflows: %v", err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, paths, "found no workflows")
 	return paths
 }
 
@@ -69,12 +68,10 @@ func TestWorkflowsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	arguments := []string{"-no-color", "-shellcheck=", "-pyflakes="}
-	if out, err := exec.CommandContext(t.Context(), lint, append(arguments, broken)...).CombinedOutput(); err == nil {
-		t.Errorf("it finds nothing in a workflow that runs the title of an issue: %s", out)
-	}
-	if out, err := exec.CommandContext(t.Context(), lint, append(append(arguments, workflowFiles(t)...), "../../ci/bump.yml")...).CombinedOutput(); err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), lint, append(arguments, broken)...).CombinedOutput()
+	assert.Errorf(t, err, "it finds nothing in a workflow that runs the title of an issue: %s", out)
+	out, err = exec.CommandContext(t.Context(), lint, append(append(arguments, workflowFiles(t)...), "../../ci/bump.yml")...).CombinedOutput()
+	assert.NoErrorf(t, err, "%s", out)
 }
 
 // TestActionsArePinned: other people's actions are pinned to the commit that somebody has reviewed.
@@ -102,9 +99,7 @@ func TestWorkflowsMayLittle(t *testing.T) {
 			if name == "ci.yml" && j.Permissions != nil {
 				t.Errorf("%s: job %s may %v, but a pull request starts it", name, id, j.Permissions)
 			}
-			if j.Timeout == 0 {
-				t.Errorf("%s: job %s has no timeout-minutes", name, id)
-			}
+			assert.NotZerof(t, j.Timeout, "%s: job %s has no timeout-minutes", name, id)
 			for _, s := range j.Steps {
 				if strings.HasPrefix(s.Uses, "actions/checkout@") && s.With["persist-credentials"] != false {
 					t.Errorf("%s: job %s leaves its token in the checkout", name, id)
@@ -135,9 +130,7 @@ func TestWorkflowsDoWhatCIDoes(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^step (make .*)$`).FindAllStringSubmatch(string(script), -1) {
 		known[match[1]] = true
 	}
-	if len(known) < 5 {
-		t.Fatalf("found only the steps %v in .ci/run", known)
-	}
+	require.GreaterOrEqualf(t, len(known), 5, "found only the steps %v in .ci/run", known)
 	missing := maps.Clone(known)
 	for name, w := range workflows(t) {
 		for _, s := range runSteps(t, w) {
@@ -148,9 +141,7 @@ func TestWorkflowsDoWhatCIDoes(t *testing.T) {
 			}
 		}
 	}
-	if len(missing) > 0 {
-		t.Errorf("no workflow has the steps %v of .ci/run", missing)
-	}
+	assert.Empty(t, missing, "steps of .ci/run that no workflow has")
 }
 
 func runSteps(t *testing.T, w workflow) (all []step) {
@@ -191,9 +182,8 @@ func TestSuitesOfNight(t *testing.T) {
 		command := exec.CommandContext(t.Context(), "bash", "-e", "-c", script)
 		command.Dir = "../.."
 		command.Env = append(os.Environ(), "SUITE="+suite, "GITHUB_OUTPUT="+output)
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		out, err := command.CombinedOutput()
+		require.NoErrorf(t, err, "%s", out)
 		text, err := os.ReadFile(output)
 		require.NoError(t, err)
 		var names []string
@@ -257,7 +247,5 @@ func TestDependenciesAreWatched(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("dependabot looks at %v, want %v", got, want)
-	}
+	assert.Equal(t, want, got, "dependabot looks at")
 }

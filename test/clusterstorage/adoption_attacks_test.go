@@ -8,6 +8,7 @@ import (
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -214,13 +215,9 @@ func (f *former) mustRefuseJournals() {
 			}
 		}
 		f.get(journal)
-		if journal.Data["plan.json"] != string(text) {
-			t.Errorf("a journal %s was overwritten", tc.name)
-		}
+		assert.Equalf(t, string(text), journal.Data["plan.json"], "a journal %s was overwritten", tc.name)
 		undo()
 	}
 	f.get(victim)
-	if victim.DeletionTimestamp != nil {
-		t.Error("the victim is being deleted")
-	}
+	assert.Nil(t, victim.DeletionTimestamp, "the victim is being deleted")
 }

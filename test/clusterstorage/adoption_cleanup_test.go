@@ -118,18 +118,14 @@ func (f *former) testCleanup(injector *fault.Injector) {
 	defer cancel()
 	require.NoError(t, injector.Run(ctx, f.Config(), f.cleaning))
 	kept()
-	if got := deletedBy(injector); !cmp.Equal(want, got) {
-		t.Errorf("objects deleted (-want +got):\n%s", cmp.Diff(want, got))
-	}
+	assert.Empty(t, cmp.Diff(want, deletedBy(injector)), "objects deleted (-want +got)")
 	again := fault.Record()
 	if err := again.Run(ctx, f.Config(), f.cleaning); err != nil || len(again.Writes()) > 0 {
 		t.Errorf("a second cleanup: %v, it wrote %+v; want nothing", err, again.Writes())
 	}
 	f.awaitSettled(version)
 	f.adopt(again)
-	if writes := again.Writes(); len(writes) > 0 {
-		t.Errorf("after the cleanup, a hand-over wrote %+v", writes)
-	}
+	assert.Empty(t, again.Writes(), "after the cleanup, a hand-over wrote")
 }
 
 // user is a pod that uses something that the former operator left: a service account, or credentials.

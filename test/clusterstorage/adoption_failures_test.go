@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,9 +69,8 @@ func TestAdoptionFailures(t *testing.T) {
 	}
 	t.Run("F15: the backend cannot be reached", func(t *testing.T) {
 		mustSay(t, "BackendAnswers", operatorv1.ConditionFalse, "the installed driver stays as it is")
-		if c := f.available(t.Context()); c.Status != operatorv1.ConditionTrue {
-			t.Errorf("Storage says %+v, want that the driver serves volumes", c)
-		}
+		c := f.available(t.Context())
+		assert.Equalf(t, operatorv1.ConditionTrue, c.Status, "Storage says %+v, want that the driver serves volumes", c)
 	})
 	f.awaitDriver(func(s appsv1.DaemonSetStatus) bool {
 		others := s.DesiredNumberScheduled - 1

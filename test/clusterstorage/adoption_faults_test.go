@@ -79,9 +79,7 @@ func TestAdoptionRefusals(t *testing.T) {
 	f.awaitReason(predecessor.Reason, "berth adopt plan "+d.Name)
 	f.awaitSafePlan()
 	r := f.reader()
-	if said := r.Follow(t, adoptPage, "# Hand a driver over to the cluster storage operator"); !strings.Contains(said, predecessor.Condition(d)+": ") {
-		t.Errorf("Storage says %q, want something about %s", said, predecessor.Condition(d))
-	}
+	assert.Contains(t, r.Follow(t, adoptPage, "# Hand a driver over to the cluster storage operator"), predecessor.Condition(d)+": ", "what Storage says")
 	r.Follow(t, adoptPage, "## Plan")
 
 	t.Run("F12: the tool is killed at each write", func(t *testing.T) { f.within(t).adopt(fault.KillAtEach()) })
@@ -89,9 +87,7 @@ func TestAdoptionRefusals(t *testing.T) {
 	f.mustBeHandedOver()
 	again := fault.Record()
 	f.adopt(again)
-	if writes := again.Writes(); len(writes) > 0 {
-		t.Errorf("a second run wrote %+v", writes)
-	}
+	assert.Empty(t, again.Writes(), "a second run wrote")
 
 	t.Run("F13: somebody subscribes again", func(t *testing.T) { f.within(t).removeAgain() })
 }

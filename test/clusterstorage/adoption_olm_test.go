@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,9 +36,8 @@ func TestAdoptionByOLM(t *testing.T) {
 
 	f.reader().Follow(t, adoptPage, "## Without a cluster storage operator")
 	old := f.old()
-	if err := f.Client().Get(t.Context(), client.ObjectKeyFromObject(old), old); !apierrors.IsNotFound(err) {
-		t.Errorf("%s %s is still there: %v", old.GetKind(), old.GetName(), err)
-	}
+	err := f.Client().Get(t.Context(), client.ObjectKeyFromObject(old), old)
+	assert.Truef(t, apierrors.IsNotFound(err), "%s %s is still there: %v", old.GetKind(), old.GetName(), err)
 	if diff := cmp.Diff(before, f.nodePods()); diff != "" || len(before) == 0 {
 		t.Errorf("the driver's DaemonSets (-before +after):\n%s", diff)
 	}

@@ -79,9 +79,7 @@ func TestAdoptionSweep(t *testing.T) {
 		}})
 	}
 	for i, tally := range fault.Sweep(t, sweepClusters, plans...) {
-		if len(tally.Missed) > 0 {
-			t.Errorf("%s: %s", plans[i].Name, tally)
-		}
+		assert.Emptyf(t, tally.Missed, "%s: %s", plans[i].Name, tally)
 	}
 }
 

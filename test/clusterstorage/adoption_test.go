@@ -14,6 +14,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -323,9 +324,7 @@ func TestAdoption(t *testing.T) {
 
 			again := fault.Record()
 			f.adopt(again)
-			if writes := again.Writes(); len(writes) > 0 {
-				t.Errorf("the tool wrote %+v", writes)
-			}
+			assert.Empty(t, again.Writes(), "the tool wrote")
 			f.checkForbidden()
 			if !f.own {
 				f.checkPermissionsToSucceed()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -37,12 +38,8 @@ func TestMustGather(t *testing.T) {
 		want[operator+"/deployment-"+d.Operator.Name+".yaml"] = "--removable=false"
 		want[operator+"/pods/"+d.Operator.Name+"-*/*operator.log"] = "Starting the operator"
 		want[d.CSIName+"/namespaces/"+d.Namespace+"/daemonset-*.yaml"] = "node-driver-registrar"
-		if line := "gather: driver " + d.CSIName + ", operator " + d.Operator.Name + " in namespace " + drivers.ClusterStorageNamespace; !strings.Contains(out, line) {
-			t.Errorf("it prints %q, want %q in it", out, line)
-		}
-		if !strings.Contains(files["version"], d.Operator.Name+" "+version) {
-			t.Errorf("the versions are %q, want that of %s", files["version"], d.Operator.Name)
-		}
+		assert.Contains(t, out, "gather: driver "+d.CSIName+", operator "+d.Operator.Name+" in namespace "+drivers.ClusterStorageNamespace, "it prints")
+		assert.Contains(t, files["version"], d.Operator.Name+" "+version, "the versions")
 	}
 	mustgather.Check(t, files, want)
 	for line := range strings.Lines(files["missing.txt"]) {

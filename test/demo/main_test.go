@@ -37,9 +37,7 @@ func TestPredict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, err := predict(test.what, test.missing, test.root)
-			if (err != nil) != test.fails {
-				t.Fatalf("got error %v, want one: %v", err, test.fails)
-			}
+			require.Equalf(t, test.fails, err != nil, "%v", err)
 			if err != nil {
 				said = err.Error()
 			}
@@ -58,8 +56,7 @@ func TestLink(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubectl")
 	for _, target := range []string{"/earlier/kubectl", "/now/kubectl", "/now/kubectl"} {
 		require.NoError(t, link(target, path))
-		if got, err := os.Readlink(path); got != target {
-			t.Errorf("the link leads to %q, %v, want %q", got, err, target)
-		}
+		got, err := os.Readlink(path)
+		assert.Equalf(t, target, got, "%v", err)
 	}
 }

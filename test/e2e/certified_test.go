@@ -35,9 +35,7 @@ func TestTheCertifiedCatalog(t *testing.T) {
 		of := w.of(driver)
 		head, err := packages[driver.Package.Name].Channels[driver.Package.Channel].Head()
 		require.NoError(t, err)
-		if got := of.subscribe(nil); got != head.Name {
-			t.Errorf("OLM installed %s, want the channel head %s", got, head.Name)
-		}
+		assert.Equal(t, head.Name, of.subscribe(nil), "OLM installed")
 	}
 	for _, driver := range all {
 		of := w.of(driver)
@@ -45,9 +43,7 @@ func TestTheCertifiedCatalog(t *testing.T) {
 		assert.Emptyf(t, of.uids(of.driverObjects()...), "without a ClusterCSIDriver these objects of driver %s exist", driver.Name)
 		of.step(func(ctx context.Context, c client.Client) error { return journey.InstallDriver(ctx, c, driver.CSIName) })
 		installed := of.uids(of.driverObjects()...)
-		if got, want := len(installed), len(of.driverObjects()); got != want {
-			t.Errorf("driver %s is available with %d of its %d objects: %v", driver.Name, got, want, installed)
-		}
+		assert.Equalf(t, len(of.driverObjects()), len(installed), "objects of driver %s when it is available: %v", driver.Name, installed)
 		of.checkPermissions()
 		of.uninstall() // drivers of different clouds use the same ports of nodes
 	}

@@ -34,9 +34,7 @@ func TestTheMainJob(t *testing.T) {
 	w.serveCatalog()
 
 	csv := w.subscribe(nil)
-	if want := w.driver.Package.Name + ".v1.0.0"; csv != want {
-		t.Errorf("OLM installed %s, want %s", csv, want)
-	}
+	assert.Equal(t, w.driver.Package.Name+".v1.0.0", csv, "OLM installed")
 	w.checkOperatorProcess()
 	w.checkMonitoring()
 	assert.Empty(t, w.uids(w.driverObjects()...), "without a ClusterCSIDriver these objects of the driver exist")
@@ -45,9 +43,7 @@ func TestTheMainJob(t *testing.T) {
 		return journey.InstallDriver(ctx, c, w.driver.CSIName)
 	})
 	installed := w.uids(w.driverObjects()...)
-	if got, want := len(installed), len(w.driverObjects()); got != want {
-		t.Errorf("the driver is available with %d of its %d objects: %v", got, want, installed)
-	}
+	assert.Equalf(t, len(w.driverObjects()), len(installed), "objects of the driver when it is available: %v", installed)
 
 	kept, removed := sharedVolume("kept"), sharedVolume("removed")
 	w.grant(kept.Namespace)
@@ -89,9 +85,7 @@ func TestACatalogServedByOpm(t *testing.T) {
 				"--pprof-addr=", "--termination-log=" + os.DevNull},
 		})
 	})
-	if got, want := w.subscribe(nil), w.driver.Package.Name+".v1.0.0"; got != want {
-		t.Errorf("OLM installed %s, want %s", got, want)
-	}
+	assert.Equal(t, w.driver.Package.Name+".v1.0.0", w.subscribe(nil), "OLM installed")
 	w.checkOperatorProcess()
 }
 

@@ -112,9 +112,8 @@ func (w *environment) enterCloud(cloud *openstack.Cloud) {
 
 func run(t testing.TB, program string, args ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %q: %v\n%s", filepath.Base(program), args, err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	require.NoErrorf(t, err, "%s %q\n%s", filepath.Base(program), args, out)
 }
 
 // step takes one step of the journey, and fails the test if it takes too long.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,9 +55,7 @@ func TestGrantsAreForAdministrators(t *testing.T) {
 			"bind OLM's role":    attacker.Client.Create(t.Context(), boundEverywhere(attacker.Name, "sharedvolumegrants.aws-efs.managed.openshift.io-v1alpha1-admin")),
 			"bind the role edit": attacker.Client.Create(t.Context(), boundEverywhere(attacker.Name, "edit")),
 		} {
-			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s: the answer is %v, want that it is forbidden", what, err)
-			}
+			assert.Truef(t, apierrors.IsForbidden(err), "%s: the answer is %v, want that it is forbidden", what, err)
 		}
 	})
 }

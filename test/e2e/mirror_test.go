@@ -43,9 +43,8 @@ relatedImages: [{name: by tag, image: "%[1]s:v1.0.0"}]
 `, from, digest))
 	mirror := exec.CommandContext(t.Context(), made.Berth, "catalog", "mirror", "catalog", registry.Start(t, nil)+"/mirror")
 	mirror.Dir = dir
-	if out, err := mirror.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := mirror.CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
 
 	c := cluster.Start(t, cluster.Options{})
 	for _, set := range []crds.Set{crds.OLM, crds.OLMv1, crds.Mirrors} {

@@ -7,6 +7,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,9 +38,7 @@ func TestMoveOver(t *testing.T) {
 	if len(custom.Finalizers) != 1 || nodes.Status.NumberReady == 0 || nodes.Status.NumberReady != nodes.Status.DesiredNumberScheduled {
 		t.Errorf("the driver is Available, with the finalizers %q and its node pods %+v", custom.Finalizers, nodes.Status)
 	}
-	if found := left(); found != "" {
-		t.Errorf("this is left:\n%s", found)
-	}
+	assert.Empty(t, left(), "this is left")
 }
 
 // installRedHats creates the installation of Red Hat's operator, and that operator's objects. It returns a function

@@ -80,9 +80,8 @@ func TestMustGatherOfOLMv1(t *testing.T) {
 	for _, unprintable := range []bool{false, true} {
 		if unprintable {
 			for _, name := range []string{"clusterextension/boat", "clusterobjectset/boat-1"} {
-				if out, err := c.Kubectl(t.Context(), "annotate", name, "note=\u009b").CombinedOutput(); err != nil {
-					t.Fatalf("%v: %s", err, out)
-				}
+				out, err := c.Kubectl(t.Context(), "annotate", name, "note=\u009b").CombinedOutput()
+				require.NoErrorf(t, err, "%s", out)
 			}
 		}
 		folder, _ := gather(t, c)
@@ -109,9 +108,7 @@ func TestMustGatherOfOLMv1(t *testing.T) {
 		}
 		for name, namespace := range map[string]string{"boat": boat, "raft": raft, "tug": tug} {
 			note := fmt.Sprintf("%s.csi.example.com/operator: neither a ClusterExtension nor a ClusterServiceVersion owns Deployment %s/%s, ", name, namespace, name)
-			if got, want := strings.Contains(files["missing.txt"], note), name != "boat"; got != want {
-				t.Errorf("missing.txt says %q: %v, want %v\n%s", note, got, want, files["missing.txt"])
-			}
+			assert.Equalf(t, name != "boat", strings.Contains(files["missing.txt"], note), "missing.txt says %q:\n%s", note, files["missing.txt"])
 		}
 		assert.NotContains(t, files["missing.txt"], "clusterextensionrevisions", "missing.txt complains about an API of other versions of OLM")
 	}

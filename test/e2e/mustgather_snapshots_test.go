@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -75,9 +76,7 @@ func TestMustGatherTakesSnapshots(t *testing.T) {
 		driver + "/persistentvolumeclaims/" + own + "-1.yaml": "name: claim",
 	})
 	for _, name := range []string{"of-class", "of-claim"} {
-		if !strings.Contains(files[driver+"/volumesnapshots/"+own+"-1.yaml"], "name: "+name) {
-			t.Errorf("VolumeSnapshot %s, which waits, is not collected", name)
-		}
+		assert.Containsf(t, files[driver+"/volumesnapshots/"+own+"-1.yaml"], "name: "+name, "VolumeSnapshot %s, which waits, is not collected", name)
 	}
 	for name, content := range files {
 		if strings.HasPrefix(name, driver+"/") && strings.Contains(content, other) {

@@ -102,9 +102,8 @@ func TestMustGather(t *testing.T) {
 			t.Errorf("not collected: %s", line)
 		}
 	}
-	if want := fmt.Sprintf("gather: wrote %d files to %s; %d could not be collected, ", len(files), folder, lost); !strings.HasPrefix(summary, want) {
-		t.Errorf("the last line is %q, want %q", summary, want)
-	}
+	want := fmt.Sprintf("gather: wrote %d files to %s; %d could not be collected, ", len(files), folder, lost)
+	assert.Truef(t, strings.HasPrefix(summary, want), "the last line is %q, want %q", summary, want)
 	// The purpose of each file: a text that it must contain.
 	mustgather.Check(t, files, map[string]string{
 		"version":                                               "aws-efs-operator.v1.0.0",
@@ -249,9 +248,7 @@ func checkLeaks(t *testing.T, files map[string]string) {
 		assert.Emptyf(t, cmp.Diff(want, strings.Split(strings.TrimSpace(content), "\n")), "%s (-want +got)", name)
 	}
 	for log, found := range logs {
-		if !found {
-			t.Errorf("%s of a workload with the operator's label is not there", log)
-		}
+		assert.Truef(t, found, "%s of a workload with the operator's label is not there", log)
 	}
 }
 
@@ -343,30 +340,24 @@ func TestMustGatherGoesOn(t *testing.T) {
 			}
 			folder, summary := gather(t, c, argument)
 			files := mustgather.Files(t, folder)
-			if file := driver + "/namespaces/" + in + "/daemonset-tug-node.yaml"; (files[file] != "") != test.found {
-				t.Errorf("found file %s: %v, want %v", file, !test.found, test.found)
-			}
+			file := driver + "/namespaces/" + in + "/daemonset-tug-node.yaml"
+			assert.Equalf(t, test.found, files[file] != "", "file %s is there", file)
 			wants := []string{"cluster/catalogsources.yaml: ", driver + "/clustercsidriver.yaml: ", driver + "/csidriver.yaml: "}
 			if test.found {
 				wants = append(wants, driver+"/namespaces/"+in+"/subscriptions.yaml: ")
 			}
 			for _, want := range wants {
-				if !strings.Contains("\n"+files["missing.txt"], "\n"+want) {
-					t.Errorf("missing.txt does not say %q:\n%s", want, files["missing.txt"])
-				}
+				assert.Contains(t, "\n"+files["missing.txt"], "\n"+want, "missing.txt")
 			}
 			count := strings.Count(files["missing.txt"], "\n")
-			if want := fmt.Sprintf("gather: wrote %d files to %s; %d could not be collected, ", len(files), folder, count); !strings.HasPrefix(summary, want) {
-				t.Errorf("the last line is %q, want %q", summary, want)
-			}
+			want := fmt.Sprintf("gather: wrote %d files to %s; %d could not be collected, ", len(files), folder, count)
+			assert.Truef(t, strings.HasPrefix(summary, want), "the last line is %q, want %q", summary, want)
 		})
 	}
 
 	t.Run("without an operator and a name", func(t *testing.T) {
 		folder, _ := gather(t, c)
-		if missing := mustgather.Files(t, folder)["missing.txt"]; !strings.Contains("\n"+missing, "\ndrivers: found no operator") {
-			t.Errorf("missing.txt is:\n%s", missing)
-		}
+		assert.Contains(t, "\n"+mustgather.Files(t, folder)["missing.txt"], "\ndrivers: found no operator", "missing.txt")
 	})
 }
 
@@ -396,13 +387,10 @@ func TestMustGatherStaysWithinLimits(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "must-gather")
 	command := mustgather.Command(t, mustgather.Kubeconfig(t, c), folder)
 	command.Env = append(command.Env, "MUST_GATHER_MIB=0")
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("gather: %v\n%s", err, out)
-	}
+	out, err := command.CombinedOutput()
+	require.NoErrorf(t, err, "gather\n%s", out)
 	files := mustgather.Files(t, folder)
-	if want := folder + ": reached the limit of 0 MiB, so the rest was left out; "; !strings.Contains(files["missing.txt"], want) {
-		t.Errorf("missing.txt does not say %q:\n%s", want, files["missing.txt"])
-	}
+	assert.Contains(t, files["missing.txt"], folder+": reached the limit of 0 MiB, so the rest was left out; ", "missing.txt")
 	if len(files) > 11 { // the first eight are read at the same time; missing.txt, redacted.txt and version are about all
 		t.Errorf("it wrote %q", slices.Sorted(maps.Keys(files)))
 	}
@@ -416,9 +404,8 @@ func TestMustGatherTakesNames(t *testing.T) {
 		if err == nil || !strings.HasPrefix(string(out), "gather: want DRIVER or DRIVER/NAMESPACE, ") || strings.ContainsAny(string(out), "\x1b") || strings.Count(string(out), "\n") != 1 {
 			t.Errorf("%q: error %v, and it says %q", argument, err, out)
 		}
-		if _, err := os.Stat(folder); err == nil {
-			t.Errorf("%q: it wrote a folder all the same", argument)
-		}
+		_, err = os.Stat(folder)
+		assert.Errorf(t, err, "%q: it wrote a folder all the same", argument)
 	}
 }
 
@@ -434,9 +421,8 @@ func TestMustGatherNeedsACluster(t *testing.T) {
 	if err == nil || !strings.HasPrefix(string(out), "gather: cannot reach the cluster: ") {
 		t.Errorf("error %v, and it says %q", err, out)
 	}
-	if _, err := os.Stat(folder); err == nil {
-		t.Error("it wrote a folder all the same")
-	}
+	_, err = os.Stat(folder)
+	assert.Error(t, err, "it wrote a folder all the same")
 }
 
 // gather runs the script on a cluster and returns its folder and the last line that it printed.

@@ -216,8 +216,6 @@ func (w *environment) awaitVariable(name, value string) {
 func mustPrint(t testing.TB, printed string, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
-		if !strings.Contains(printed, want) {
-			t.Errorf("the commands print\n%s\nwant %q in it", printed, want)
-		}
+		assert.Contains(t, printed, want, "the commands print")
 	}
 }

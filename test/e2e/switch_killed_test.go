@@ -45,12 +45,8 @@ const (
 func TestSwitchWithKilledOperator(t *testing.T) {
 	t.Parallel()
 	undisturbed, killed := switchWith(t, crashloop.Recorded), switchWith(t, crashloop.Killed)
-	if undisturbed.record.Lives != 1 {
-		t.Errorf("an operator that is not killed was started %d times", undisturbed.record.Lives)
-	}
-	if diff := statediff.Difference(undisturbed.state, killed.state); diff != "" {
-		t.Errorf("end state (-undisturbed +killed):\n%s", diff)
-	}
+	assert.Equal(t, 1, undisturbed.record.Lives, "lives of an operator that is not killed")
+	assert.Empty(t, statediff.Difference(undisturbed.state, killed.state), "end state (-undisturbed +killed)")
 	killed.checkKills(t, undisturbed)
 }
 
@@ -172,9 +168,7 @@ func (s switchOutcome) checkKills(t *testing.T, undisturbed switchOutcome) {
 	want, got := undisturbed.faults(), s.faults()
 	kills := map[fault.Fault]int{}
 	for target, faults := range got {
-		if want[target] == nil {
-			t.Errorf("the killed operator has written to %s, which an undisturbed one does not", target)
-		}
+		assert.NotNilf(t, want[target], "the killed operator has written to %s, which an undisturbed one does not", target)
 		for _, f := range []fault.Fault{fault.KilledBefore, fault.KilledAfter} {
 			kills[f] += faults[f]
 		}

@@ -349,9 +349,7 @@ func (r *switchRecord) check() {
 			before[client.ObjectKeyFromObject(object)] = object
 			return nil
 		}))
-		if len(before) == 0 {
-			t.Errorf("there was no %s before the switch", kept.Name)
-		}
+		assert.NotEmptyf(t, before, "there was no %s before the switch", kept.Name)
 		for _, event := range kept.end() {
 			object := event.Object.(client.Object)
 			was := before[client.ObjectKeyFromObject(object)]

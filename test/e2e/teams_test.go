@@ -48,17 +48,14 @@ func TestTeamsKeepTheirSharedVolumes(t *testing.T) {
 	editor, viewer := w.member(team, "edit"), w.member(team, "view")
 	own := sharedVolume("own")
 	own.Namespace = team
-	if err := viewer.Create(t.Context(), own.DeepCopy()); !apierrors.IsForbidden(err) {
-		t.Errorf("a viewer creates a SharedVolume: %v", err)
-	}
+	err := viewer.Create(t.Context(), own.DeepCopy())
+	assert.Truef(t, apierrors.IsForbidden(err), "a viewer creates a SharedVolume: %v", err)
 	assert.NoError(t, editor.Create(t.Context(), own.DeepCopy()), "an editor creates a SharedVolume")
 	w.share(own)
 
 	// The team's rights outlive the operator, as its objects do.
 	w.step(func(ctx context.Context, c client.Client) error { return w.removeOperator(ctx, c, csv) })
-	if after := w.teamRoles(); fmt.Sprint(after) != fmt.Sprint(roles) {
-		t.Errorf("the cluster roles for teams are %v now, were %v", after, roles)
-	}
+	assert.Equal(t, fmt.Sprint(roles), fmt.Sprint(w.teamRoles()), "the cluster roles for teams")
 	assert.NoError(t, editor.Delete(t.Context(), own), "an editor deletes a SharedVolume")
 	w.subscribe(nil)
 	w.step(func(ctx context.Context, c client.Client) error { return journey.Gone(ctx, c, own) })

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,9 +42,8 @@ func TestOperatorIsUpdatedBesideADeadPod(t *testing.T) {
 	subscription := w.subscription(catalogName, w.driver.Package.Channel)
 	w.patch(subscription, fmt.Sprintf(`{"spec":{"source":%q}}`, later))
 	w.awaitInstalled(subscription, w.driver.Package.Name+".v1.0.1")
-	if holder := w.leader(); holder.UID != dead.UID {
-		t.Errorf("pod %s holds the lock beside pod %s, which may still run", holder.Name, dead.Name)
-	}
+	holder := w.leader()
+	assert.Equalf(t, dead.UID, holder.UID, "pod %s holds the lock beside pod %s, which may still run", holder.Name, dead.Name)
 	mustPrint(t, w.reader().Follow(t, "start/install.md", "## When the operator waits"), dead.Name, "Terminating", dead.Spec.NodeName)
 	waits := w.driver.ConditionPrefix + "OperatorLockDegraded"
 	message := func(ctx context.Context) (string, error) {

@@ -113,9 +113,7 @@ func run(b *testing.B, dir, program string, args ...string) string {
 	command := exec.CommandContext(b.Context(), program, args...)
 	command.Dir = dir
 	out, err := command.Output()
-	if err != nil {
-		b.Fatalf("%s %s: %v", program, strings.Join(args, " "), err)
-	}
+	require.NoErrorf(b, err, "%s %s", program, strings.Join(args, " "))
 	return string(out)
 }
 
@@ -141,9 +139,7 @@ func (m measured) measure(b *testing.B, dir string, args ...string) usage {
 	command := exec.CommandContext(b.Context(), m.measurer, append([]string{m.berth}, args...)...)
 	command.Dir = dir
 	out, err := command.Output()
-	if err != nil {
-		b.Fatalf("berth %s: %v", strings.Join(args, " "), err)
-	}
+	require.NoErrorf(b, err, "berth %s", strings.Join(args, " "))
 	var took usage
 	require.NoError(b, json.Unmarshal(out, &took))
 	if took.Exit > 1 { // 1 is for findings

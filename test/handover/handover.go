@@ -13,6 +13,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -124,17 +125,14 @@ func Record(t testing.TB, on *cluster.Cluster, of Former, lacks ...string) *Reco
 		}))
 	}
 	for _, name := range append(lacks, "CredentialsRequest") { // which depends on the driver
-		if _, known := r.before[name]; !known {
-			t.Fatalf("there is no kind %q", name)
-		}
+		_, known := r.before[name]
+		require.Truef(t, known, "there is no kind %q", name)
 		if len(r.before[name]) == 0 {
 			delete(r.before, name)
 		}
 	}
 	for name, objects := range r.before {
-		if len(objects) == 0 {
-			t.Errorf("there was no %s to begin with", name)
-		}
+		assert.NotEmptyf(t, objects, "there was no %s to begin with", name)
 	}
 	pods := &corev1.PodList{}
 	r.pods = on.Record(t, pods)

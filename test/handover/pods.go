@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,9 +35,8 @@ func mustHaveOnePodOnEachNode(t *testing.T, before []corev1.Pod, events []watch.
 			delete(pods[at], pod.UID)
 			return
 		}
-		if pods[at][pod.UID] = pod.Name; len(pods[at]) > 1 {
-			t.Errorf("node %s had several pods of DaemonSet %s at a time: %v", at.node, at.set, pods[at])
-		}
+		pods[at][pod.UID] = pod.Name
+		assert.LessOrEqualf(t, len(pods[at]), 1, "node %s had several pods of DaemonSet %s at a time: %v", at.node, at.set, pods[at])
 	}
 	for i := range before {
 		see(&before[i], false)
@@ -87,9 +87,7 @@ func (r *Recording) mustLeaveWriters(t *testing.T) {
 			restarts[pod.UID] = restartsOf(pod)
 		}
 	}
-	if len(restarts) == 0 {
-		t.Error("there was no pod of the application")
-	}
+	assert.NotEmpty(t, restarts, "there was no pod of the application")
 	for _, event := range r.pods() {
 		pod := event.Object.(*corev1.Pod)
 		before, known := restarts[pod.UID]

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,9 +61,7 @@ func (r *Recording) mustKeepSecrets(t *testing.T, events, pods []watch.Event) {
 			if replaces && slices.Contains(retired.Keys, key) {
 				continue
 			}
-			if string(last.Data[key]) != string(value) {
-				t.Errorf("key %s of Secret %s is %q, want %q as before", key, last.Name, last.Data[key], value)
-			}
+			assert.Equalf(t, string(value), string(last.Data[key]), "key %s of Secret %s", key, last.Name)
 		}
 		if replaces && retired.In(last) {
 			t.Errorf("Secret %s has the keys %v, and the mark of the former operator; want no mark", last.Name, Keys(last))
@@ -89,9 +88,7 @@ func (r *Recording) mustReplaceAtOnce(t *testing.T, retired *drivers.RetiredKeys
 			left[pod.UID] = pod.Name
 		}
 	}
-	if len(left) == 0 {
-		t.Errorf("there was no pod of the former driver that reads Secret %s", is.Name)
-	}
+	assert.NotEmptyf(t, left, "there was no pod of the former driver that reads Secret %s", is.Name)
 	for _, event := range pods {
 		pod := event.Object.(*corev1.Pod)
 		if event.Type == watch.Deleted && revision(t, pod) < revision(t, is) {

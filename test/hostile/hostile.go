@@ -14,6 +14,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 	"unsafe"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // The texts. The first starts a program in a shell that does not take it for one word, the second controls terminals and gives commands
@@ -148,9 +150,7 @@ func (w *walk) entries(v reflect.Value, path string) {
 // systems no commands, and are of at most limit bytes; and no command in it starts the program of the hostile text.
 func Check(t testing.TB, what, text string, limit int) {
 	t.Helper()
-	if !utf8.ValidString(text) {
-		t.Errorf("%s: %.300q is not UTF-8", what, text)
-	}
+	assert.Truef(t, utf8.ValidString(text), "%s: %.300q is not UTF-8", what, text)
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		switch {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 type boat struct {
@@ -63,8 +65,6 @@ func TestCheck(t *testing.T) {
 	} {
 		r := &recorder{T: t}
 		Check(r, "a text", text, 1<<10)
-		if r.failed != bad {
-			t.Errorf("%.100q: failed is %t, want %t", text, r.failed, bad)
-		}
+		assert.Equalf(t, bad, r.failed, "%.100q: failed", text)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,9 +27,8 @@ func Run(t testing.TB, c *cluster.Cluster, drivers ...string) (folder, output st
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.Output()
-	if err != nil || stderr.Len() > 0 {
-		t.Fatalf("gather: %v\n%s%s", err, out, stderr.Bytes())
-	}
+	require.NoError(t, err)
+	require.Zerof(t, stderr.Len(), "gather:\n%s%s", out, stderr.Bytes())
 	return folder, string(out)
 }
 
@@ -63,9 +61,8 @@ func Command(t testing.TB, kubeconfig string, args ...string) *exec.Cmd {
 	path := t.TempDir()
 	programs := map[string]string{"kubectl": built.Path("kubectl")}
 	for _, name := range []string{"awk", "bash", "cat", "cut", "du", "find", "head", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "tail", "timeout", "tr", "wc"} {
-		if programs[name], err = exec.LookPath(name); err != nil {
-			t.Fatal(err)
-		}
+		programs[name], err = exec.LookPath(name)
+		require.NoError(t, err)
 	}
 	for name, program := range programs {
 		require.NoError(t, os.Symlink(program, filepath.Join(path, name)))
@@ -101,13 +98,9 @@ func Check(t testing.TB, files, shown map[string]string) {
 				found = append(found, name)
 			}
 		}
-		if len(found) == 0 {
-			t.Errorf("there is no file %s", pattern)
-		}
+		assert.NotEmptyf(t, found, "there is no file %s", pattern)
 		for _, name := range found {
-			if !strings.Contains("\n"+files[name], want) {
-				t.Errorf("%s does not show %q", name, want)
-			}
+			assert.Contains(t, "\n"+files[name], want, name)
 		}
 	}
 }

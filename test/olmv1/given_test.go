@@ -28,9 +28,8 @@ func TestProgramOf(t *testing.T) {
 				assert.ErrorContains(t, err, test.err, "got error")
 				return
 			}
-			if err != nil || program.Replaced[boxcutter] != test.source {
-				t.Errorf("got %+v, %v; want the module replaced by %s", program, err, test.source)
-			}
+			require.NoError(t, err)
+			assert.Equalf(t, test.source, program.Replaced[boxcutter], "got %+v", program)
 		})
 	}
 }

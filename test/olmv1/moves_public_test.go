@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,9 +54,7 @@ func (p *public) shape(t *testing.T) *shape {
 		switch o.GetKind() {
 		case v1alpha1.ClusterServiceVersionKind:
 			all.csv = &v1alpha1.ClusterServiceVersion{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Unstructured.Object, all.csv); err != nil {
-				t.Fatalf("%s: %v", filepath.Join(p.name, o.File), err)
-			}
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Unstructured.Object, all.csv), filepath.Join(p.name, o.File))
 		case "CustomResourceDefinition":
 			all.crds = append(all.crds, o.Unstructured.Object)
 		default:
@@ -178,7 +177,5 @@ func TestValueOf(t *testing.T) {
 		"sizes": fields{"type": "array", "minItems": int64(1), "items": fields{"type": "object", "required": []any{"gigabytes"}, "properties": fields{"gigabytes": fields{"type": "integer", "minimum": int64(3)}}}},
 	}}
 	got := fmt.Sprint(valueOf(schema))
-	if want := "map[mode:fast name:aa sizes:[map[gigabytes:3]]]"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, "map[mode:fast name:aa sizes:[map[gigabytes:3]]]", got)
 }

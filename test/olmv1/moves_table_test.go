@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"text/tabwriter"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // moveResults are the results of all moves, for a table.
@@ -61,7 +63,5 @@ func TestMoveResults(t *testing.T) {
 first     failed  
 second    moved   refused: code
 `
-	if got := r.table(); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
-	}
+	assert.Equal(t, want, r.table())
 }

@@ -16,6 +16,7 @@ import (
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -359,9 +360,7 @@ func (m *mover) mustBeWith(t *testing.T, to move.Target, before map[string]types
 	cluster.Eventually(t, limit, "the operator to be with "+string(to), is)
 	after := m.observed(t)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if after[name] != before[name] {
-			t.Errorf("with %s, %s has UID %q, want %q as before", to, name, after[name], before[name])
-		}
+		assert.Equalf(t, before[name], after[name], "with %s, %s has UID", to, name)
 	}
 	if t.Failed() {
 		t.FailNow()

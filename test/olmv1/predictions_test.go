@@ -16,6 +16,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,9 +83,7 @@ func TestPredictions(t *testing.T) {
 			x := &extension{Cluster: c, name: name}
 			x.install(t, test.pkg, test.installed)
 			p := x.predict(t, catalogs[test.pkg], test.pkg, test.wants)
-			if p.Reaction != test.reaction {
-				t.Fatalf("got the reaction %s, want %s: %+v", p.Reaction, test.reaction, p)
-			}
+			require.Equalf(t, test.reaction, p.Reaction, "%+v", p)
 			x.want(t, test.pkg, test.wants)
 			x.mustDo(t, p, test.installed)
 		})
@@ -118,9 +117,7 @@ func (x *extension) mustReadCatalogs(t *testing.T, olm *olmv1.OLM) {
 		return document.Predictions[i], string(out)
 	}
 	p, _ := plan(olm.Authority)
-	if p.Reaction != prediction.Refused {
-		t.Errorf("got %+v, want that it is refused", p)
-	}
+	assert.Equalf(t, prediction.Refused, p.Reaction, "got %+v, want that it is refused", p)
 	x.mustDo(t, p, "1.0.0")
 	stranger, err := authority.New("stranger")
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -280,9 +281,7 @@ func TestPublicRecord(t *testing.T) {
 			}
 		}
 	}
-	if compared == 0 {
-		t.Error("no verdict was compared")
-	}
+	assert.NotZero(t, compared, "no verdict was compared")
 	t.Logf("%d of %d verdicts compared", compared, len(given))
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,18 +41,14 @@ func TestRecord(t *testing.T) {
 		for _, s := range setups {
 			t.Run(s.name+"/"+tr.name, func(t *testing.T) {
 				v, has := given[s.name+" "+tr.name]
-				if !has {
-					t.Fatalf("%s has no verdict of it", recordFile)
-				}
+				require.Truef(t, has, "%s has no verdict of it", recordFile)
 				object := tr.object(t, &s)
 				e, err := prediction.ExtensionOf(object)
 				require.NoError(t, err)
 				e.Gates, e.Content, e.Cluster = s.on(t), content, tr.cluster(t, &s)
 				p, err := e.Predict(t.Context(), catalog)
 				require.NoError(t, err)
-				if problem := v.agrees(p, of(p, bundleNameOf(object)), tr.told); problem != "" {
-					t.Errorf("on %s: %s", said.Date, problem)
-				}
+				assert.Emptyf(t, v.agrees(p, of(p, bundleNameOf(object)), tr.told), "on %s", said.Date)
 			})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,13 +60,10 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 	released, err := filepath.Glob(filepath.Join(root, "bundle", "*", "*", "manifests"))
-	if err != nil || len(released) == 0 {
-		t.Fatalf("found no bundles (%v)", err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, released, "found no bundles")
 	for _, folder := range append(released, filepath.Join(root, "operator/clusterstorage/release"), filepath.Join(root, "internal/doctor")) {
-		if found[folder] == 0 {
-			t.Errorf("%s names no page: does the test still know how addresses look?", folder)
-		}
+		assert.NotZerof(t, found[folder], "%s names no page: does the test still know how addresses look?", folder)
 	}
 	if *updateAddresses {
 		slices.Sort(all)
@@ -77,9 +75,8 @@ func TestAddresses(t *testing.T) {
 // redirect a reader, and its addresses end with one.
 func TestStubs(t *testing.T) {
 	stubs, err := filepath.Glob(pathOf(root, "*.md"))
-	if err != nil || len(stubs) < 2 {
-		t.Fatalf("found %d stubs (%v)", len(stubs), err)
-	}
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(stubs), 2, "stubs")
 	for _, stub := range stubs {
 		if stub == filepath.Clean(allPages) {
 			continue
@@ -94,9 +91,7 @@ func TestStubs(t *testing.T) {
 			case (link[2] == "") != (i == 0):
 				t.Errorf("%s: part %d leads to %s", stub, i, link[0])
 			default:
-				if problem := lacks(link[1], link[2]); problem != "" {
-					t.Errorf("%s: %s", stub, problem)
-				}
+				assert.Empty(t, lacks(link[1], link[2]), stub)
 			}
 		}
 	}
@@ -125,9 +120,8 @@ func TestLacks(t *testing.T) {
 		"start/install.md#": false, "start/install.md#remove-the-driver": false, "start/install.md#remove-the": true, "instal.md#": true, "operate/troubleshooting.md#my-driver-is-not-available": false,
 	} {
 		page, section, _ := strings.Cut(address, "#")
-		if got := lacks(page, section); (got != "") != lack {
-			t.Errorf("%s: got %q, want a problem: %t", address, got, lack)
-		}
+		got := lacks(page, section)
+		assert.Equalf(t, lack, got != "", "%s: got %q, want a problem", address, got)
 	}
 }
 
@@ -166,14 +160,11 @@ func TestFilesAtAddresses(t *testing.T) {
 		require.NoError(t, err)
 		for _, match := range fetched.FindAllStringSubmatch(string(text), -1) {
 			found++
-			if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
-				t.Errorf("%s names %s: %v", page, match[0], err)
-			}
+			_, err := os.Stat(filepath.Join(root, match[1]))
+			assert.NoErrorf(t, err, "%s names %s", page, match[0])
 		}
 	}
-	if found == 0 {
-		t.Error("no page names a file by its address: does the test still know how addresses look?")
-	}
+	assert.NotZero(t, found, "no page names a file by its address: does the test still know how addresses look?")
 }
 
 // fetched matches the address of a file of the project, with its path.

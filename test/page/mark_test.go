@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,9 +23,7 @@ func TestAllPages(t *testing.T) {
 	for _, path := range inFolders(t) {
 		name, err := filepath.Rel(filepath.Dir(allPages), path)
 		require.NoError(t, err)
-		if !strings.Contains(string(text), "]("+filepath.ToSlash(name)+")") {
-			t.Errorf("%s does not lead to %s", allPages, name)
-		}
+		assert.Containsf(t, string(text), "]("+filepath.ToSlash(name)+")", "%s does not lead to %s", allPages, name)
 	}
 }
 
@@ -52,9 +51,7 @@ func TestEachBlockHasAMark(t *testing.T) {
 				marks++
 			}
 		}
-		if marks != marked {
-			t.Errorf("%s has %d marks, of which %d are in the line before a block of commands", path, marks, marked)
-		}
+		assert.Equalf(t, marked, marks, "%s: marks, and those in the line before a block of commands", path)
 	}
 }
 
@@ -75,13 +72,9 @@ func TestMarkedTestsExist(t *testing.T) {
 			packages[b.mark.pkg] = tests(t, b.mark.pkg)
 		}
 		source := packages[b.mark.pkg]
-		if len(b.mark.tests) == 0 {
-			t.Errorf("%s:%d: the mark names no test", path, b.line)
-		}
+		assert.NotEmptyf(t, b.mark.tests, "%s:%d: the mark names no test", path, b.line)
 		for _, test := range b.mark.tests {
-			if !strings.Contains(source, "\nfunc "+test+"(t *testing.T)") {
-				t.Errorf("%s:%d: there is no %s in %s", path, b.line, test, b.mark.pkg)
-			}
+			assert.Containsf(t, source, "\nfunc "+test+"(t *testing.T)", "%s:%d: there is no %s in %s", path, b.line, test, b.mark.pkg)
 		}
 		if !strings.Contains(source, strconv.Quote(b.Heading)) || !strings.Contains(source, filepath.Base(path)+`"`) {
 			t.Errorf("%s:%d: no test in %s names both the page and the heading %q", path, b.line, b.mark.pkg, b.Heading)
@@ -106,9 +99,7 @@ func TestNamedTestsExist(t *testing.T) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, name := range named.FindAllString(examples.ReplaceAllString(string(text), ""), -1) {
-			if !strings.Contains(all.String(), "\nfunc "+name) {
-				t.Errorf("%s names %s, which is no test", path, name)
-			}
+			assert.Containsf(t, all.String(), "\nfunc "+name, "%s names %s, which is no test", path, name)
 		}
 	}
 }
@@ -120,9 +111,8 @@ const allPages = root + "/docs/README.md"
 func inFolders(t *testing.T) []string {
 	t.Helper()
 	pages, err := filepath.Glob(pathOf(root, "*/*.md"))
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("found no pages (%v)", err)
-	}
+	require.NoError(t, err)
+	require.NotEmpty(t, pages, "found no pages")
 	return pages
 }
 
@@ -150,9 +140,8 @@ func tested(t *testing.T) iter.Seq2[string, Block] {
 func tests(t *testing.T, pkg string) (source string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
-	if err != nil || len(files) == 0 {
-		t.Errorf("%s has no tests (%v)", pkg, err)
-	}
+	require.NoErrorf(t, err, "tests of %s", pkg)
+	assert.NotEmptyf(t, files, "tests of %s", pkg)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		require.NoError(t, err)

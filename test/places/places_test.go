@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster/tools"
@@ -90,9 +91,8 @@ func proxies(names ...string) []string {
 func TestPlaces(t *testing.T) {
 	project := copied(t)
 	// The first one fills the go command's cache for the others.
-	if out, err := demoDown(project); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := demoDown(project)
+	require.NoErrorf(t, err, "%s", out)
 	for _, row := range rows {
 		if row.try == nil {
 			continue
@@ -121,9 +121,8 @@ func TestNoexec(t *testing.T) {
 	p.write(t, "run.mk", "include Makefile\nrun:\n\t@program=$$(mktemp) && printf '#!/bin/sh\\necho it runs' >$$program && chmod +x $$program && $$program\n")
 	p.env = append(p.env, "TMPDIR="+temporary, "XDG_CACHE_HOME="+t.TempDir())
 	out, err := p.run("unshare " + strings.Join(unshare, " ") + ` sh -c 'mount -t tmpfs -o noexec tmpfs "$TMPDIR" && exec make --no-print-directory -f run.mk run'`)
-	if err != nil || out != "it runs\n" {
-		t.Errorf("%v\n%s", err, out)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "it runs\n", out)
 }
 
 // TestFolders: make goes to folders of the project, even if CDPATH has some of the same names.
@@ -142,9 +141,8 @@ func TestArchive(t *testing.T) {
 	p := copied(t)
 	for _, outside := range []bool{false, true} {
 		if outside {
-			if out, err := exec.Command("git", "init", "-q", filepath.Dir(p.folder)).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			out, err := exec.Command("git", "init", "-q", filepath.Dir(p.folder)).CombinedOutput()
+			require.NoErrorf(t, err, "%s", out)
 		}
 		out, err := p.run("make --no-print-directory verify")
 		if err == nil || !strings.Contains(out, "want a Git clone of the project") {

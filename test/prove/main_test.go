@@ -102,7 +102,5 @@ func TestReport(t *testing.T) {
 	}}
 	assert.NoError(t, s.complaint(map[string]string{"TestOne": "pass"}, &out), "all have passed")
 	assert.ErrorContains(t, s.complaint(nil, &out), "TestOne", "got error")
-	if got, want := out.String(), "\nall\n\nsome\n"; got != want {
-		t.Errorf("printed %q, want %q", got, want)
-	}
+	assert.Equal(t, "\nall\n\nsome\n", out.String(), "printed")
 }

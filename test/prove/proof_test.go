@@ -27,15 +27,11 @@ func oneSpace(text string) string { return strings.Join(strings.Fields(text), " 
 func TestPagesSayWhatIsClaimed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range claims {
-		if seen[c.id] {
-			t.Errorf("there are two claims %q", c.id)
-		}
+		assert.Falsef(t, seen[c.id], "there are two claims %q", c.id)
 		seen[c.id] = true
 		content, err := os.ReadFile(filepath.Join("../..", c.page))
 		require.NoError(t, err)
-		if !strings.Contains(oneSpace(string(content)), c.sentence) {
-			t.Errorf("claim %s: %s does not say %q", c.id, c.page, c.sentence)
-		}
+		assert.Containsf(t, oneSpace(string(content)), c.sentence, "claim %s: %s", c.id, c.page)
 	}
 }
 
@@ -44,9 +40,7 @@ func TestClaimsCanBeProved(t *testing.T) {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w+)\(`)
 	for _, c := range claims {
 		if c.suite != "" {
-			if !slices.ContainsFunc(suites, func(s suite) bool { return s.name == c.suite }) {
-				t.Errorf("claim %s: there is no suite %q", c.id, c.suite)
-			}
+			assert.Truef(t, slices.ContainsFunc(suites, func(s suite) bool { return s.name == c.suite }), "claim %s: there is no suite %q", c.id, c.suite)
 			continue
 		}
 		s := c.by()
@@ -63,13 +57,10 @@ func TestClaimsCanBeProved(t *testing.T) {
 					found = found || wanted.MatchString(match[1])
 				}
 			}
-			if !found {
-				t.Errorf("claim %s: %s has no test %s", c.id, folder, wanted)
-			}
+			assert.Truef(t, found, "claim %s: %s has no test %s", c.id, folder, wanted)
 		}
-		if _, err := c.versions(); err != nil {
-			t.Errorf("claim %s: %v", c.id, err)
-		}
+		_, err := c.versions()
+		assert.NoErrorf(t, err, "claim %s", c.id)
 	}
 }
 
@@ -85,12 +76,8 @@ func TestRecordsAreOfClaims(t *testing.T) {
 		}
 		c := claims[at]
 		again := fmt.Sprintf("make proof CLAIM=%s RECORD=yes proves it again", id)
-		if r.Sentence != c.sentence {
-			t.Errorf("the record of %s is of another sentence, %q; %s", id, r.Sentence, again)
-		}
-		if diff := gocmp.Diff(r.Tests, c.by().arguments()); diff != "" {
-			t.Errorf("the record of %s is of other tests (-record +now); %s:\n%s", id, again, diff)
-		}
+		assert.Equalf(t, c.sentence, r.Sentence, "the record of %s is of another sentence; %s", id, again)
+		assert.Emptyf(t, gocmp.Diff(r.Tests, c.by().arguments()), "the record of %s is of other tests (-record +now); %s", id, again)
 		if err := c.broken(r.Figures); err != nil || len(r.Figures) != len(c.figures) {
 			t.Errorf("the record of %s has the figures %v: %v; %s", id, r.Figures, err, again)
 		}
@@ -176,9 +163,7 @@ func TestCompare(t *testing.T) {
 		if of == "record" {
 			records = nil
 		}
-		if diff := gocmp.Diff(want, c.compare(now, records)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", of, diff)
-		}
+		assert.Emptyf(t, gocmp.Diff(want, c.compare(now, records)), "%s (-want +got)", of)
 	}
 }
 

@@ -36,9 +36,8 @@ func TestCombinations(t *testing.T) {
 	require.NoError(t, err)
 	olm, err := pins.Version("github.com/operator-framework/operator-lifecycle-manager")
 	require.NoError(t, err)
-	if want := strings.TrimPrefix(kubernetes, "v") + " " + strings.TrimSuffix(strings.TrimPrefix(olm, "v"), ".0"); !pinned[want] {
-		t.Errorf("no row is of what is pinned, %s: %v", want, pinned)
-	}
+	want := strings.TrimPrefix(kubernetes, "v") + " " + strings.TrimSuffix(strings.TrimPrefix(olm, "v"), ".0")
+	assert.Truef(t, pinned[want], "no row is of what is pinned, %s: %v", want, pinned)
 }
 
 // TestVersionsTable: a cell says "tested" if there is a record of its suite, and "claimed" otherwise.
@@ -60,8 +59,6 @@ func TestSuitesOfVersions(t *testing.T) {
 		t.Errorf("error %v, matrix %s", err, &matrix)
 	}
 	for _, s := range ofVersions() {
-		if !strings.HasPrefix(s.kubernetes, strings.TrimPrefix(s.name, "versions-")+".") {
-			t.Errorf("suite %s runs on Kubernetes %q", s.name, s.kubernetes)
-		}
+		assert.Truef(t, strings.HasPrefix(s.kubernetes, strings.TrimPrefix(s.name, "versions-")+"."), "suite %s runs on Kubernetes %q", s.name, s.kubernetes)
 	}
 }

@@ -113,9 +113,8 @@ func (p *Published) Update(t testing.TB) {
 func (p *Published) bump(t testing.TB, pkg string) {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(p.clone, "bundle", pkg, "*"))
-	if err != nil || len(folders) != 1 {
-		t.Fatalf("package %s has the versions %q (%v), want one", pkg, folders, err)
-	}
+	require.NoErrorf(t, err, "versions of package %s", pkg)
+	require.Lenf(t, folders, 1, "versions of package %s", pkg)
 	from, err := semver.Parse(filepath.Base(folders[0]))
 	require.NoError(t, err)
 	to := from
@@ -128,9 +127,7 @@ func (p *Published) bump(t testing.TB, pkg string) {
 		require.NoError(t, err)
 		line := "- folder: ../../../" + folder + from.String() + "\n"
 		before, after, found := strings.Cut(string(template), line)
-		if !found {
-			t.Fatalf("%s lacks the line %q", file, line)
-		}
+		require.Truef(t, found, "%s lacks the line %q", file, line)
 		require.NoError(t, os.WriteFile(file, []byte(before+line+strings.ReplaceAll(line, from.String(), to.String())+after), 0o600))
 	}
 }
@@ -144,9 +141,8 @@ func (p *Published) Repository(image string) string {
 func (p *Published) PullSpec(t testing.TB, tagged string) string {
 	t.Helper()
 	digest, err := oci.Find(t.Context(), p.Repository(tagged))
-	if err != nil || digest == "" {
-		t.Fatalf("the registry has %q for %s, %v; want a digest", digest, tagged, err)
-	}
+	require.NoErrorf(t, err, "the digest of %s", tagged)
+	require.NotEmptyf(t, digest, "the digest of %s", tagged)
 	name, _, _ := strings.Cut(tagged, ":")
 	return p.Repository(name) + "@" + digest
 }
@@ -167,8 +163,6 @@ func (p *Published) run(t testing.TB, dir, program string, args ...string) strin
 	command := exec.CommandContext(t.Context(), program, args...)
 	command.Dir = dir
 	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", filepath.Base(program), args, err, out)
-	}
+	require.NoErrorf(t, err, "%s %q\n%s", filepath.Base(program), args, out)
 	return string(out)
 }

@@ -94,9 +94,8 @@ func (r Release) with(t testing.TB, bundle string) Release {
 
 func (r Release) run(t testing.TB, args ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), r.Berth, args...).CombinedOutput(); err != nil {
-		t.Fatalf("berth %q: %v\n%s", args, err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), r.Berth, args...).CombinedOutput()
+	require.NoErrorf(t, err, "berth %q\n%s", args, out)
 }
 
 // Images are the images that a cluster needs, for cluster.Options.

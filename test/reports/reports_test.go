@@ -153,13 +153,9 @@ func TestHostileFiles(t *testing.T) {
 					out, stderr := check(t, berth, w.hostile.dir, c)
 					mustBeVisible(t, "standard output", out)
 					mustBeVisible(t, "standard error", stderr)
-					if diff := cmp.Diff(linesOf(t, wantErr), linesOf(t, stderr)); diff != "" {
-						t.Errorf("lines of standard error (-harmless +hostile):\n%s\n%q", diff, stderr)
-					}
+					assert.Emptyf(t, cmp.Diff(linesOf(t, wantErr), linesOf(t, stderr)), "lines of standard error (-harmless +hostile):\n%q", stderr)
 					structure := structures[c.medium]
-					if diff := cmp.Diff(structure(t, wantOut), structure(t, out)); diff != "" {
-						t.Errorf("structure of standard output (-harmless +hostile):\n%s\n%s", diff, out)
-					}
+					assert.Emptyf(t, cmp.Diff(structure(t, wantOut), structure(t, out)), "structure of standard output (-harmless +hostile):\n%s", out)
 				})
 			}
 		})
@@ -170,9 +166,7 @@ func TestHostileFiles(t *testing.T) {
 func check(t *testing.T, berth, dir string, c command) (string, string) {
 	t.Helper()
 	out, stderr, code := run(t, berth, dir, strings.Fields(c.args)...)
-	if code != c.code {
-		t.Errorf("berth %s: exit code %d, want %d\n%s%s", c.args, code, c.code, out, stderr)
-	}
+	assert.Equalf(t, c.code, code, "berth %s: exit code\n%s%s", c.args, out, stderr)
 	return out, stderr
 }
 
@@ -215,9 +209,7 @@ var findingLine = regexp.MustCompile(`^(bundles/(1\.0\.0|none)(/(manifests|metad
 func findingsOf(t *testing.T, written string) string {
 	t.Helper()
 	for line := range strings.SplitSeq(strings.TrimSuffix(written, "\n"), "\n") {
-		if !findingLine.MatchString(line) {
-			t.Errorf("a line is no finding: %q", line)
-		}
+		assert.Truef(t, findingLine.MatchString(line), "a line is no finding: %q", line)
 	}
 	return ""
 }
@@ -369,9 +361,7 @@ func mermaidOf(t *testing.T, written string) string {
 	t.Helper()
 	for _, quoted := range mermaidString.FindAllString(written, -1) {
 		// Such as a directive, which Mermaid executes even in labels.
-		if strings.ContainsAny(mermaidEntity.ReplaceAllString(quoted, ""), "%;`[]{}|\\:#") {
-			t.Errorf("a label has more than text: %s", quoted)
-		}
+		assert.Falsef(t, strings.ContainsAny(mermaidEntity.ReplaceAllString(quoted, ""), "%;`[]{}|\\:#"), "a label has more than text: %s", quoted)
 	}
 	return mermaidString.ReplaceAllString(written, `""`)
 }
@@ -388,9 +378,7 @@ func dotOf(t *testing.T, written string) string {
 	var structure []string
 	for _, n := range graph.Nodes.Sorted() {
 		structure = append(structure, fmt.Sprintf("%s %d attributes", n.Name, len(n.Attrs)))
-		if regexp.MustCompile(`(^|[^\\])(\\\\)*\\[^\\"]`).MatchString(n.Attrs["label"]) {
-			t.Errorf("label %s has an escape", n.Attrs["label"])
-		}
+		assert.Falsef(t, regexp.MustCompile(`(^|[^\\])(\\\\)*\\[^\\"]`).MatchString(n.Attrs["label"]), "label %s has an escape", n.Attrs["label"])
 	}
 	for _, e := range graph.Edges.Sorted() {
 		structure = append(structure, fmt.Sprintf("%s -> %s", e.Src, e.Dst))
@@ -423,9 +411,7 @@ func htmlOf(t *testing.T, written string) string {
 	})()`, &elements)
 	page.Eval(`document.title`, &title)
 	page.Eval(`document.documentElement.innerText + [...document.querySelectorAll("#drawing title")].map(t => t.textContent).join("\n")`, &shown)
-	if title != "Updates of tide" {
-		t.Errorf("the title is %q", title)
-	}
+	assert.Equal(t, "Updates of tide", title, "the title")
 	for line := range strings.Lines(shown) {
 		if strings.ContainsFunc(strings.Trim(line, "\n\t"), func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != '\t' }) {
 			t.Errorf("the page has invisible characters: %q", line)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,9 +41,7 @@ func BenchmarkFairness(b *testing.B) {
 	among := several()
 	left := a.unbound(crowd, n)
 	a.say("%d are not bound yet", left)
-	if left == 0 {
-		b.Error("the crowd was bound too early for a measurement")
-	}
+	assert.NotZero(b, left, "the crowd was bound too early for a measurement")
 	b.ReportMetric(median(alone), "ms-alone")
 	b.ReportMetric(median(among), "ms")
 	b.ReportMetric(median(among)/median(alone), "x-alone")

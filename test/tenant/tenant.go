@@ -63,9 +63,7 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 	if name == "" {
 		name = projectName(t.Name())
 	}
-	if reserved.MatchString(name) {
-		t.Fatalf("a project request for %q is refused: no tenant may have that name", name)
-	}
+	require.Falsef(t, reserved.MatchString(name), "a project request for %q is refused: no tenant may have that name", name)
 	admin := tn.cluster.Client()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"openshift.io/requester": tn.Name}}}
 	require.NoErrorf(t, admin.Create(t.Context(), namespace), "request project %s", name)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,16 +41,13 @@ func TestTenant(t *testing.T) {
 		{"Namespace", func(string) client.Object { return &corev1.Namespace{ObjectMeta: metadata("")} }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if err := who.Client.Create(t.Context(), test.object(own), client.DryRunAll); (err == nil) != test.allowed {
-				t.Errorf("in the own project: %v, want it allowed: %v", err, test.allowed)
-			}
-			if err := who.Client.Create(t.Context(), test.object(others), client.DryRunAll); !apierrors.IsForbidden(err) {
-				t.Errorf("in a namespace of others: %v, want it forbidden", err)
-			}
+			err := who.Client.Create(t.Context(), test.object(own), client.DryRunAll)
+			assert.Equalf(t, test.allowed, err == nil, "in the own project: %v", err)
+			err = who.Client.Create(t.Context(), test.object(others), client.DryRunAll)
+			assert.Truef(t, apierrors.IsForbidden(err), "in a namespace of others: %v, want it forbidden", err)
 		})
 	}
 	label := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"some":"label"}}}`))
-	if err := who.Client.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}, label); !apierrors.IsForbidden(err) {
-		t.Errorf("labelling the own project: %v, want it forbidden", err)
-	}
+	err := who.Client.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}, label)
+	assert.Truef(t, apierrors.IsForbidden(err), "labelling the own project: %v, want it forbidden", err)
 }

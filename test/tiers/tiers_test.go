@@ -33,9 +33,8 @@ func TestSplitsNameTests(t *testing.T) {
 			t.Errorf("%s: want the names of the tests of one tier, got %d of the first and %d of the second", s.pkg, len(s.first), len(s.second))
 		}
 		for _, name := range slices.Concat(s.first, s.second, s.third) {
-			if top, _, _ := strings.Cut(name, "/"); !slices.Contains(tests, top) {
-				t.Errorf("%s has no test %s", s.pkg, top)
-			}
+			top, _, _ := strings.Cut(name, "/")
+			assert.Containsf(t, tests, top, "tests of %s", s.pkg)
 		}
 	}
 	for pkg, run := range raceJourneys {
@@ -124,9 +123,8 @@ func TestSweepsInTheFirstTier(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || sweeps < 6 {
-		t.Errorf("found %d sweeps, want at least 6; %v", sweeps, err)
-	}
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, sweeps, 6, "sweeps")
 }
 
 // TestPageShowsThePromises: docs/contribute/develop.md has the table. -update writes it there.
@@ -200,9 +198,8 @@ func TestLabHasChanged(t *testing.T) {
 	t.Chdir(dir)
 	git := func(args ...string) {
 		t.Helper()
-		if out, err := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("git %q: %v: %s", args, err, out)
-		}
+		out, err := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...).CombinedOutput()
+		require.NoErrorf(t, err, "git %q: %s", args, out)
 	}
 	write := func(name string) {
 		t.Helper()
@@ -253,9 +250,7 @@ func runs(j job, test string) bool {
 }
 
 func TestPattern(t *testing.T) {
-	if got, want := pattern([]string{"TestA", "TestB/one.two"}), `^TestA$|^TestB$/^one\.two$`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, `^TestA$|^TestB$/^one\.two$`, pattern([]string{"TestA", "TestB/one.two"}))
 }
 
 // TestNeedCluster: a package needs a cluster if its tests can start one, also by other packages that support tests.
@@ -269,9 +264,7 @@ func TestNeedCluster(t *testing.T) {
 	}
 	needs := needCluster(packages)
 	for _, p := range packages[1:] {
-		if got, want := needs(p), p.name() != "alone"; got != want {
-			t.Errorf("%s: %t, want %t", p.name(), got, want)
-		}
+		assert.Equal(t, p.name() != "alone", needs(p), p.name())
 	}
 }
 
@@ -279,9 +272,7 @@ func mustHaveTests(t *testing.T, pkg string) []string {
 	t.Helper()
 	tests, err := trials.TestsIn(filepath.Join(root, pkg))
 	require.NoError(t, err)
-	if len(tests) == 0 {
-		t.Errorf("%s has no tests", pkg)
-	}
+	assert.NotEmptyf(t, tests, "%s has no tests", pkg)
 	return tests
 }
 
@@ -298,12 +289,8 @@ func TestReport(t *testing.T) {
 	if r.passed != 1 || r.failed != 1 || r.skipped != 1 {
 		t.Errorf("%d passed, %d failed, %d skipped, want 1 of each", r.passed, r.failed, r.skipped)
 	}
-	if got, want := r.complaint(), "1 tests failed:\n  bad TestC\n  broken"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got, want := r.slowest(), "  3.0 s  good                         of which 2.0 s TestA"; !strings.Contains(got, want) {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	assert.Equal(t, "1 tests failed:\n  bad TestC\n  broken", r.complaint())
+	assert.Contains(t, r.slowest(), "  3.0 s  good                         of which 2.0 s TestA")
 }
 
 // TestMissedTest: a test that a tier names and that is not there is a failure.
@@ -311,9 +298,7 @@ func TestMissedTest(t *testing.T) {
 	r := newReport(nil)
 	r.add(trials.Event{Action: "pass", Package: "a/b", Test: "TestA/one/of two"}, job{weight: 1})
 	r.misses(job{packages: []string{"a/b"}, named: []string{"TestA", "TestA/one", "TestA/one/of two", "TestA/two"}})
-	if got, want := r.broken, []string{"a/b TestA/two is not there: see splits.go"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	assert.Equal(t, []string{"a/b TestA/two is not there: see splits.go"}, r.broken)
 }
 
 // TestInterruptEndsTests: a signal reaches the test binaries that go test waits for.
@@ -329,9 +314,8 @@ func TestInterruptEndsTests(t *testing.T) {
 		newReport(nil).run(ctx, first, job{packages: []string{"slow"}}, io.Discard)
 		close(ended)
 	}()
-	if _, err := os.ReadFile(started); err != nil {
-		t.Fatal(err)
-	}
+	_, err := os.ReadFile(started)
+	require.NoError(t, err)
 	cancel()
 	select {
 	case <-ended:

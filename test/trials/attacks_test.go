@@ -3,9 +3,11 @@ package trials
 import (
 	"flag"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/test/page"
 )
@@ -29,9 +31,7 @@ func TestEachAttackHasItsTest(t *testing.T) {
 		if a.Attack == "" || a.Stops == "" || strings.ContainsAny(a.Attack+a.Stops, "|\n") {
 			t.Errorf("%+v: want both texts, without characters that break a table cell", a)
 		}
-		if seen[a.Attack] {
-			t.Errorf("%q is in the table twice", a.Attack)
-		}
+		assert.Falsef(t, seen[a.Attack], "%q is in the table twice", a.Attack)
 		seen[a.Attack] = true
 		folder, test, ok := strings.Cut(a.Test, " ")
 		if !ok {
@@ -39,12 +39,9 @@ func TestEachAttackHasItsTest(t *testing.T) {
 			continue
 		}
 		tests, err := TestsIn(filepath.Join("..", "..", folder))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name, _, _ := strings.Cut(test, "/"); !slices.Contains(tests, name) {
-			t.Errorf("%q: folder %s has no test %s", a.Attack, folder, name)
-		}
+		require.NoError(t, err)
+		name, _, _ := strings.Cut(test, "/")
+		assert.Containsf(t, tests, name, "%q: tests in folder %s", a.Attack, folder)
 	}
 }
 

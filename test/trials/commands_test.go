@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,9 +48,7 @@ func TestCommandsAreQuoted(t *testing.T) {
 		}
 		return nil
 	}))
-	if commands < 30 {
-		t.Errorf("found %d commands in messages, want more than 30: does commandLine still match them?", commands)
-	}
+	assert.GreaterOrEqual(t, commands, 30, "commands in messages: does commandLine still match them?")
 }
 
 // unquoted counts the commands in texts, and returns the texts that put something else into one.
@@ -149,8 +148,7 @@ func TestUnquotedIsFound(t *testing.T) {
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\nvar _ = "+source, parser.SkipObjectResolution)
 		require.NoError(t, err)
-		if _, bad := unquoted(file); len(bad) != want {
-			t.Errorf("%s: found %d, want %d", source, len(bad), want)
-		}
+		_, bad := unquoted(file)
+		assert.Len(t, bad, want, source)
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestEachFailureHasTests: each failure has a test. Only a run shows that it is tried.
@@ -23,9 +25,7 @@ func TestEachFailureHasTests(t *testing.T) {
 		}
 	}
 	for i, f := range Failures {
-		if len(tests[i+1]) == 0 {
-			t.Errorf("F%d, %s, has no test", i+1, f.Failure)
-		}
+		assert.NotEmptyf(t, tests[i+1], "F%d, %s, has no test", i+1, f.Failure)
 		if f.Failure == "" || f.Comes == "" || strings.ContainsAny(f.Failure+f.Comes, "|\n") {
 			t.Errorf("%+v: want both texts, without characters that break a table cell", f)
 		}
@@ -57,9 +57,7 @@ func texts(t *testing.T, root string) (found []string) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return found
 }
 
@@ -71,8 +69,6 @@ func TestNumbers(t *testing.T) {
 		"F5 without a colon":                        nil,
 		"of F5: in the middle":                      nil,
 	} {
-		if got := numbers(test); !slices.Equal(got, want) {
-			t.Errorf("%q is of %v, want %v", test, got, want)
-		}
+		assert.Equalf(t, want, numbers(test), "numbers of %q", test)
 	}
 }

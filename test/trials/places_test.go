@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -86,23 +87,17 @@ func TestPlacesAreTried(t *testing.T) {
 		return nil
 	}))
 	for place := range found {
-		if places[place] == "" {
-			t.Errorf("%s: name the test that puts hostile texts into them", place)
-		}
+		assert.NotEmptyf(t, places[place], "%s: name the test that puts hostile texts into them", place)
 	}
 	for place, by := range places {
-		if !found[place] {
-			t.Errorf("%s: nothing writes them", place)
-		}
+		assert.Truef(t, found[place], "%s: nothing writes them", place)
 		if by == constant {
 			continue
 		}
 		folder, test, _ := strings.Cut(by, " ")
 		tests, err := TestsIn(filepath.Join("..", "..", folder))
 		require.NoError(t, err)
-		if !slices.Contains(tests, test) {
-			t.Errorf("%s: there is no test %s", place, by)
-		}
+		assert.Containsf(t, tests, test, "%s: there is no test %s", place, by)
 	}
 }
 

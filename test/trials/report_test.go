@@ -132,7 +132,6 @@ func TestReportOfAll(t *testing.T) {
 }
 
 func TestReadNoEvents(t *testing.T) {
-	if _, err := Read(strings.NewReader("no JSON\n"), "-"); err == nil {
-		t.Error("Read accepted a line that is not an event")
-	}
+	_, err := Read(strings.NewReader("no JSON\n"), "-")
+	assert.Error(t, err, "Read accepted a line that is not an event")
 }

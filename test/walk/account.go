@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/lab/cluster"
 )
@@ -52,9 +54,7 @@ func CheckRefusals(t testing.TB, requests []cluster.AuditEvent, byOthers func(cl
 			t.Errorf("not permitted to %s: %s %s", request.User, request.Verb, request.URI)
 		}
 	}
-	if len(requests) == 0 {
-		t.Error("the audit log has no request of the operator")
-	}
+	assert.NotEmpty(t, requests, "the audit log has no request of the operator")
 }
 
 // Exercise returns which permissions of the rules the requests have used. It fails the test for each request that the rules

@@ -48,9 +48,7 @@ func UIDs(t testing.TB, c *cluster.Cluster, objects ...*unstructured.Unstructure
 		live := &unstructured.Unstructured{}
 		live.SetGroupVersionKind(object.GroupVersionKind())
 		err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(object), live)
-		if client.IgnoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, client.IgnoreNotFound(err))
 		if err == nil {
 			uids[object.GetKind()+" "+object.GetName()] = string(live.GetUID())
 		}

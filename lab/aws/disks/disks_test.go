@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -25,13 +26,8 @@ func newDisks(t *testing.T) (d *disks.Disks, root func(instance string) string) 
 	dir := t.TempDir()
 	root = func(instance string) string { return filepath.Join(dir, instance) }
 	d = disks.New(func(instance string) (string, error) { return root(instance), nil })
-	t.Cleanup(func() { check(t, d.Close()) })
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d, root
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	require.NoError(t, err)
 }
 
 // device opens the device of a volume in the root of an instance, found as the driver finds it.
@@ -39,12 +35,10 @@ func device(t *testing.T, root, volume string) *os.File {
 	t.Helper()
 	link := filepath.Join(root, "dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_"+strings.ReplaceAll(volume, "-", ""))
 	path, err := filepath.EvalSymlinks(link)
-	check(t, err)
-	if want := filepath.Join(root, "dev"); filepath.Dir(path) != want {
-		t.Fatalf("the device of %s is %s, want one in %s", volume, path, want)
-	}
+	require.NoError(t, err)
+	require.Equalf(t, filepath.Join(root, "dev"), filepath.Dir(path), "the device of %s", volume)
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	check(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { file.Close() })
 	return file
 }
@@ -52,7 +46,7 @@ func device(t *testing.T, root, volume string) *os.File {
 func size(t *testing.T, device *os.File) int64 {
 	t.Helper()
 	end, err := device.Seek(0, 2)
-	check(t, err)
+	require.NoError(t, err)
 	return end
 }
 
@@ -61,8 +55,8 @@ const gib = 1 << 30
 func write(t *testing.T, device *os.File, text string, at int64) {
 	t.Helper()
 	_, err := device.WriteAt([]byte(text), at)
-	check(t, err)
-	check(t, device.Sync())
+	require.NoError(t, err)
+	require.NoError(t, device.Sync())
 }
 
 func wantText(t *testing.T, device *os.File, text string, at int64) {
@@ -79,41 +73,34 @@ func TestVolumes(t *testing.T) {
 	t.Parallel()
 	d, root := newDisks(t)
 	volume, first, second := ec2.Volume{ID: "vol-0a", Size: 1}, ec2.Attachment{InstanceID: "i-1"}, ec2.Attachment{InstanceID: "i-2"}
-	check(t, d.Create(volume))
-	check(t, d.Attach(volume, first))
+	require.NoError(t, d.Create(volume))
+	require.NoError(t, d.Attach(volume, first))
 	there := device(t, root("i-1"), volume.ID)
-	if got := size(t, there); got != gib {
-		t.Errorf("the device has %d bytes, want %d", got, gib)
-	}
+	assert.EqualValues(t, gib, size(t, there), "the device has")
 	write(t, there, "first", gib/2)
 
 	volume.Size = 3
-	check(t, d.Resize(volume))
-	if got := size(t, there); got != 3*gib {
-		t.Errorf("after the modification, the device has %d bytes, want %d", got, 3*gib)
-	}
+	require.NoError(t, d.Resize(volume))
+	assert.EqualValues(t, 3*gib, size(t, there), "after the modification, the device has")
 	write(t, there, "last", 3*gib-4096)
-	check(t, d.Snapshot(ec2.Snapshot{ID: "snap-0a", VolumeID: volume.ID, Size: 3}))
+	require.NoError(t, d.Snapshot(ec2.Snapshot{ID: "snap-0a", VolumeID: volume.ID, Size: 3}))
 	write(t, there, "later", gib/2)
 	clone, restored := ec2.Volume{ID: "vol-0b", Size: 3, SourceID: volume.ID}, ec2.Volume{ID: "vol-0c", Size: 4, SnapshotID: "snap-0a"}
-	check(t, d.Create(clone))
-	check(t, d.Create(restored))
-	check(t, there.Close())
-	check(t, d.Detach(volume, first))
+	require.NoError(t, d.Create(clone))
+	require.NoError(t, d.Create(restored))
+	require.NoError(t, there.Close())
+	require.NoError(t, d.Detach(volume, first))
 
 	for _, v := range []ec2.Volume{volume, clone, restored} {
-		check(t, d.Attach(v, second))
+		require.NoError(t, d.Attach(v, second))
 	}
 	wantText(t, device(t, root("i-2"), volume.ID), "later", gib/2)
 	wantText(t, device(t, root("i-2"), clone.ID), "later", gib/2)
 	wantText(t, device(t, root("i-2"), restored.ID), "first", gib/2)
 	wantText(t, device(t, root("i-2"), restored.ID), "last", 3*gib-4096)
-	if got := size(t, device(t, root("i-2"), restored.ID)); got != 4*gib {
-		t.Errorf("the restored volume has %d bytes, want %d", got, 4*gib)
-	}
-	if left, _ := filepath.Glob(root("i-1") + "/dev/*/*/*"); len(left) > 0 {
-		t.Errorf("the first instance still has %q", left)
-	}
+	assert.EqualValues(t, 4*gib, size(t, device(t, root("i-2"), restored.ID)), "the restored volume has")
+	left, _ := filepath.Glob(root("i-1") + "/dev/*/*/*")
+	assert.Empty(t, left, "the first instance still has")
 }
 
 // TestSharedVolume: two instances with one volume see each other's writes.
@@ -121,12 +108,12 @@ func TestSharedVolume(t *testing.T) {
 	t.Parallel()
 	d, root := newDisks(t)
 	volume := ec2.Volume{ID: "vol-0a", Size: 1, MultiAttach: true}
-	check(t, d.Create(volume))
+	require.NoError(t, d.Create(volume))
 	for _, instance := range []string{"i-1", "i-2"} {
-		check(t, d.Attach(volume, ec2.Attachment{InstanceID: instance}))
+		require.NoError(t, d.Attach(volume, ec2.Attachment{InstanceID: instance}))
 	}
 	write(t, device(t, root("i-1"), volume.ID), "shared", 0)
-	check(t, d.Detach(volume, ec2.Attachment{InstanceID: "i-1"}))
+	require.NoError(t, d.Detach(volume, ec2.Attachment{InstanceID: "i-1"}))
 	wantText(t, device(t, root("i-2"), volume.ID), "shared", 0)
 }
 
@@ -135,15 +122,13 @@ func TestVolumeInUse(t *testing.T) {
 	t.Parallel()
 	d, root := newDisks(t)
 	volume, attachment := ec2.Volume{ID: "vol-0a", Size: 1}, ec2.Attachment{InstanceID: "i-1"}
-	check(t, d.Create(volume))
-	check(t, d.Attach(volume, attachment))
+	require.NoError(t, d.Create(volume))
+	require.NoError(t, d.Attach(volume, attachment))
 	there := device(t, root("i-1"), volume.ID)
-	if err := d.Detach(volume, attachment); err == nil || !strings.Contains(err.Error(), "vol-0a is still in use") {
-		t.Errorf("while it is in use, Detach returns %v", err)
-	}
-	check(t, there.Close())
-	check(t, d.Detach(volume, attachment))
-	check(t, d.Attach(volume, ec2.Attachment{InstanceID: "i-2"}))
+	assert.ErrorContains(t, d.Detach(volume, attachment), "vol-0a is still in use", "while it is in use, Detach returns")
+	require.NoError(t, there.Close())
+	require.NoError(t, d.Detach(volume, attachment))
+	require.NoError(t, d.Attach(volume, ec2.Attachment{InstanceID: "i-2"}))
 }
 
 // TestMissing: disks and instances that do not exist are errors.
@@ -156,9 +141,7 @@ func TestMissing(t *testing.T) {
 		"Attach":   d.Attach(ec2.Volume{ID: "vol-0a", Size: 1}, ec2.Attachment{InstanceID: "i-1"}),
 		"Delete":   d.Delete("vol-0a"),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "no content of") {
-			t.Errorf("%s returns %v", name, err)
-		}
+		assert.ErrorContainsf(t, err, "no content of", "%s returns", name)
 	}
 }
 
@@ -167,12 +150,12 @@ func TestNothingIsLeft(t *testing.T) {
 	if dir, killed := os.LookupEnv("DISKS_KILLED"); killed {
 		d := disks.New(func(string) (string, error) { return dir, nil })
 		volume := ec2.Volume{ID: "vol-0a", Size: 1}
-		check(t, d.Create(volume))
-		check(t, d.Attach(volume, ec2.Attachment{InstanceID: "i-1"}))
+		require.NoError(t, d.Create(volume))
+		require.NoError(t, d.Attach(volume, ec2.Attachment{InstanceID: "i-1"}))
 		var stat unix.Stat_t
-		check(t, unix.Stat(filepath.Join(dir, "dev/nvme1n1"), &stat))
+		require.NoError(t, unix.Stat(filepath.Join(dir, "dev/nvme1n1"), &stat))
 		fmt.Printf("loop%d\n", unix.Minor(stat.Rdev))
-		check(t, unix.Kill(os.Getpid(), unix.SIGKILL))
+		require.NoError(t, unix.Kill(os.Getpid(), unix.SIGKILL))
 		select {}
 	}
 	newDisks(t) // skips without root
@@ -188,7 +171,6 @@ func TestNothingIsLeft(t *testing.T) {
 	if file, err := os.ReadFile(filepath.Join("/sys/block", name, "loop/backing_file")); err == nil && strings.Contains(string(file), temp) {
 		t.Errorf("%s still has %s", name, file)
 	}
-	if left, _ := os.ReadDir(temp); len(left) > 0 {
-		t.Errorf("there still is %v", left)
-	}
+	left, _ := os.ReadDir(temp)
+	assert.Empty(t, left)
 }

@@ -6,9 +6,7 @@ package ec2
 import (
 	"crypto/rand"
 	"encoding/xml"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"sort"
 	"strconv"
@@ -101,7 +99,7 @@ func New(options Options) *Service {
 func (s *Service) Gated() gateway.Service {
 	return gateway.Service{
 		Name: "ec2",
-		Read: read,
+		Read: gateway.ReadForm,
 		Handlers: map[string]gateway.Handler{
 			"CreateVolume": s.createVolume, "CopyVolumes": s.copyVolumes, "DeleteVolume": s.deleteVolume,
 			"DescribeVolumes": s.describeVolumes, "DescribeVolumeStatus": s.describeVolumeStatus,
@@ -128,22 +126,6 @@ func (s *Service) Gated() gateway.Service {
 				Message: "You are not authorized to perform this operation. User: %s is not authorized to perform: %s because no identity-based policy allows the action"},
 		},
 	}
-}
-
-// read reads the form that the query protocol sends.
-func read(r *gateway.Request) *gateway.Error {
-	values, err := url.ParseQuery(string(r.Body))
-	if err != nil {
-		return gateway.Errorf("MalformedQueryString", "The query string contains a syntax error: %v", err)
-	}
-	for key, value := range r.HTTP.URL.Query() {
-		values[key] = value
-	}
-	r.Action, r.Parameters = values.Get("Action"), gateway.Flat(values)
-	if r.Action == "" {
-		return gateway.Errorf("MissingAction", "The request is missing an action or a required parameter.")
-	}
-	return nil
 }
 
 // alsoNeeded returns CreateTags for requests that create a resource with tags.
@@ -341,13 +323,6 @@ func selectIDs[T any](r *gateway.Request, parameter, prefix, code, noun string, 
 		return nil, gateway.Errorf(code, "The %s '%s' does not exist.", noun, missing[0])
 	}
 	return nil, gateway.Errorf(code, "The %ss '%s' do not exist.", noun, strings.Join(missing, ", "))
-}
-
-// identifier returns a new ID, such as "vol-0123456789abcdef0".
-func identifier(prefix string) string {
-	random := make([]byte, 9)
-	_, _ = rand.Read(random) // never fails
-	return prefix + fmt.Sprintf("%x", random)[:17]
 }
 
 // disks calls Disks unless it is nil. The caller does not hold the lock, so that the cloud answers in the meantime.

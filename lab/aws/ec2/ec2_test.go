@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	ec2sdk "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/aws"
@@ -71,14 +71,12 @@ func TestVolumes(t *testing.T) {
 	c, client, instance := startEC2(t, aws.Options{Disks: devices})
 	ctx := t.Context()
 	made, err := client.CreateVolume(ctx, volumeOf(4, "token", "CSIVolumeName=pvc-1", "any=thing \\ ü"))
-	if err != nil || made.State != types.VolumeStateCreating {
-		t.Fatalf("got %+v, error %v", made, err)
-	}
+	require.NoError(t, err)
+	require.Equalf(t, types.VolumeStateCreating, made.State, "got %+v", made)
 	id := made.VolumeId
 	again, err := client.CreateVolume(ctx, volumeOf(4, "token", "any=thing \\ ü", "CSIVolumeName=pvc-1"))
-	if err != nil || *again.VolumeId != *id {
-		t.Fatalf("the same request gives %+v, error %v, want the volume %s", again, err, *id)
-	}
+	require.NoError(t, err)
+	require.Equalf(t, *id, *again.VolumeId, "the same request gives %+v", again)
 	_, err = client.CreateVolume(ctx, volumeOf(5, "token", "CSIVolumeName=pvc-1", "any=thing \\ ü"))
 	aws.WantCode(t, err, "IdempotentParameterMismatch")
 
@@ -87,9 +85,7 @@ func TestVolumes(t *testing.T) {
 		t.Fatalf("by name, there is %+v, error %v", named, err)
 	}
 	_, err = client.DescribeVolumes(ctx, &ec2sdk.DescribeVolumesInput{VolumeIds: []string{"vol-0aaa", *id, "vol-0bbb"}})
-	if message := aws.WantCode(t, err, "InvalidVolume.NotFound"); message != "The volumes 'vol-0aaa, vol-0bbb' do not exist." {
-		t.Errorf("got the message %q", message)
-	}
+	assert.Equal(t, "The volumes 'vol-0aaa, vol-0bbb' do not exist.", aws.WantCode(t, err, "InvalidVolume.NotFound"), "the message")
 
 	attach := func(device string) error {
 		_, err := client.AttachVolume(ctx, &ec2sdk.AttachVolumeInput{VolumeId: id, InstanceId: &instance.ID, Device: &device})
@@ -98,9 +94,7 @@ func TestVolumes(t *testing.T) {
 	_, err = client.DetachVolume(ctx, &ec2sdk.DetachVolumeInput{VolumeId: id, InstanceId: &instance.ID})
 	aws.WantCode(t, err, "IncorrectState")
 	aws.WantCode(t, attach("/dev/nvme1"), "InvalidParameterValue")
-	if message := aws.WantCode(t, attach("/dev/xvda"), "InvalidParameterValue"); !strings.Contains(message, "already in use") {
-		t.Errorf("got the message %q", message)
-	}
+	assert.Contains(t, aws.WantCode(t, attach("/dev/xvda"), "InvalidParameterValue"), "already in use", "the message")
 	require.NoError(t, attach("/dev/xvdaa"))
 	aws.WantCode(t, attach("/dev/xvdab"), "VolumeInUse")
 	_, err = client.DeleteVolume(ctx, &ec2sdk.DeleteVolumeInput{VolumeId: id})
@@ -113,9 +107,8 @@ func TestVolumes(t *testing.T) {
 	}
 
 	modified, err := client.ModifyVolume(ctx, &ec2sdk.ModifyVolumeInput{VolumeId: id, Size: sdk.Int32(8)})
-	if err != nil || modified.VolumeModification.ModificationState != types.VolumeModificationStateModifying {
-		t.Fatalf("got %+v, error %v", modified, err)
-	}
+	require.NoError(t, err)
+	require.Equalf(t, types.VolumeModificationStateModifying, modified.VolumeModification.ModificationState, "got %+v", modified)
 	_, err = client.ModifyVolume(ctx, &ec2sdk.ModifyVolumeInput{VolumeId: id, Size: sdk.Int32(4)})
 	aws.WantCode(t, err, "InvalidParameterValue")
 	latest, err := client.DescribeVolumesModifications(ctx, &ec2sdk.DescribeVolumesModificationsInput{VolumeIds: []string{*id}})
@@ -123,30 +116,23 @@ func TestVolumes(t *testing.T) {
 		t.Fatalf("got %+v, error %v", latest, err)
 	}
 	for _, size := range []int32{9, 10, 11} {
-		if _, err := client.ModifyVolume(ctx, &ec2sdk.ModifyVolumeInput{VolumeId: id, Size: &size}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.ModifyVolume(ctx, &ec2sdk.ModifyVolumeInput{VolumeId: id, Size: &size})
+		require.NoError(t, err)
 	}
 	_, err = client.ModifyVolume(ctx, &ec2sdk.ModifyVolumeInput{VolumeId: id, Size: sdk.Int32(12)})
 	aws.WantCode(t, err, "VolumeModificationRateExceeded")
 
-	if _, err := client.DetachVolume(ctx, &ec2sdk.DetachVolumeInput{VolumeId: id}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.DeleteVolume(ctx, &ec2sdk.DeleteVolumeInput{VolumeId: id}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.DetachVolume(ctx, &ec2sdk.DetachVolumeInput{VolumeId: id})
+	require.NoError(t, err)
+	_, err = client.DeleteVolume(ctx, &ec2sdk.DeleteVolumeInput{VolumeId: id})
+	require.NoError(t, err)
 	_, err = client.DeleteVolume(ctx, &ec2sdk.DeleteVolumeInput{VolumeId: id})
 	aws.WantCode(t, err, "InvalidVolume.NotFound")
 	_, err = client.CreateVolume(ctx, volumeOf(4, "token", "CSIVolumeName=pvc-1", "any=thing \\ ü"))
 	aws.WantCode(t, err, "IdempotentParameterMismatch") // the token is used up
-	if left := c.EC2.Volumes(); len(left) != 0 {
-		t.Errorf("there are still %+v", left)
-	}
+	assert.Empty(t, c.EC2.Volumes())
 	want := []string{`create 4GiB of ""`, "attach " + instance.ID + " as /dev/xvdaa", "resize to 8GiB", "resize to 9GiB", "resize to 10GiB", "resize to 11GiB", "detach " + instance.ID, "delete vol"}
-	if !slices.Equal(devices.calls, want) {
-		t.Errorf("the disks got %q, want %q", devices.calls, want)
-	}
+	assert.Equal(t, want, devices.calls, "the disks got")
 }
 
 func TestSnapshots(t *testing.T) {
@@ -157,9 +143,8 @@ func TestSnapshots(t *testing.T) {
 	require.NoError(t, err)
 	made, err := client.CreateSnapshot(ctx, &ec2sdk.CreateSnapshotInput{VolumeId: source.VolumeId, TagSpecifications: []types.TagSpecification{
 		{ResourceType: types.ResourceTypeSnapshot, Tags: []types.Tag{{Key: sdk.String("CSIVolumeSnapshotName"), Value: sdk.String("snapshot-1")}}}}})
-	if err != nil || made.State != types.SnapshotStatePending {
-		t.Fatalf("got %+v, error %v", made, err)
-	}
+	require.NoError(t, err)
+	require.Equalf(t, types.SnapshotStatePending, made.State, "got %+v", made)
 	found, err := client.DescribeSnapshots(ctx, &ec2sdk.DescribeSnapshotsInput{Filters: []types.Filter{{Name: sdk.String("tag:CSIVolumeSnapshotName"), Values: []string{"snapshot-1"}}}})
 	if err != nil || len(found.Snapshots) != 1 || found.Snapshots[0].State != types.SnapshotStateCompleted || *found.Snapshots[0].VolumeSize != 4 {
 		t.Fatalf("got %+v, error %v", found, err)
@@ -170,34 +155,27 @@ func TestSnapshots(t *testing.T) {
 	aws.WantCode(t, err, "InvalidParameterValue")
 	restored := volumeOf(6, "")
 	restored.SnapshotId = made.SnapshotId
-	if _, err := client.CreateVolume(ctx, restored); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.CreateVolume(ctx, restored)
+	require.NoError(t, err)
 	clone, err := client.CopyVolumes(ctx, &ec2sdk.CopyVolumesInput{SourceVolumeId: source.VolumeId})
 	if err != nil || *clone.Volumes[0].Size != 4 || *clone.Volumes[0].SourceVolumeId != *source.VolumeId {
 		t.Fatalf("got %+v, error %v", clone, err)
 	}
-	if _, err := client.DeleteSnapshot(ctx, &ec2sdk.DeleteSnapshotInput{SnapshotId: made.SnapshotId}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.DeleteSnapshot(ctx, &ec2sdk.DeleteSnapshotInput{SnapshotId: made.SnapshotId})
+	require.NoError(t, err)
 	_, err = client.DeleteSnapshot(ctx, &ec2sdk.DeleteSnapshotInput{SnapshotId: made.SnapshotId})
 	aws.WantCode(t, err, "InvalidSnapshot.NotFound")
-	if left := c.EC2.Snapshots(); len(left) != 0 {
-		t.Errorf("there are still %+v", left)
-	}
+	assert.Empty(t, c.EC2.Snapshots())
 	want := []string{`create 4GiB of ""`, "snapshot", fmt.Sprintf("create 6GiB of %q", *made.SnapshotId), fmt.Sprintf("create 4GiB of %q", *source.VolumeId), "delete snap"}
-	if !slices.Equal(devices.calls, want) {
-		t.Errorf("the disks got %q, want %q", devices.calls, want)
-	}
+	assert.Equal(t, want, devices.calls, "the disks got")
 }
 
 // TestPages: a client gets each volume once, with any page size.
 func TestPages(t *testing.T) {
 	_, client, _ := startEC2(t, aws.Options{})
 	for range 12 {
-		if _, err := client.CreateVolume(t.Context(), volumeOf(1, "")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := client.CreateVolume(t.Context(), volumeOf(1, ""))
+		require.NoError(t, err)
 	}
 	seen, pages := map[string]bool{}, 0
 	for list := ec2sdk.NewDescribeVolumesPaginator(client, &ec2sdk.DescribeVolumesInput{MaxResults: sdk.Int32(5)}); list.HasMorePages(); pages++ {
@@ -240,9 +218,7 @@ func TestVolumeLimits(t *testing.T) {
 			input := volumeOf(10, "")
 			tc.change(input)
 			_, err := client.CreateVolume(t.Context(), input)
-			if message := aws.WantCode(t, err, tc.code); !strings.Contains(message, tc.message) {
-				t.Errorf("got the message %q, want it to contain %q", message, tc.message)
-			}
+			assert.Contains(t, aws.WantCode(t, err, tc.code), tc.message, "the message")
 		})
 	}
 	for at := range 27 { // 28, less the root volume and the network interface, and one too many
@@ -298,16 +274,14 @@ func TestSettling(t *testing.T) {
 		})
 	}
 	reach("the volume is available", func(v types.Volume) bool { return v.State == types.VolumeStateAvailable })
-	if _, err := client.AttachVolume(t.Context(), attach); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.AttachVolume(t.Context(), attach)
+	require.NoError(t, err)
 	if v, err := state(); err != nil || v.Attachments[0].State != types.VolumeAttachmentStateAttaching {
 		t.Errorf("got %+v, error %v", v, err)
 	}
 	reach("the volume is attached", func(v types.Volume) bool { return v.Attachments[0].State == types.VolumeAttachmentStateAttached })
-	if _, err := client.DetachVolume(t.Context(), &ec2sdk.DetachVolumeInput{VolumeId: made.VolumeId}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.DetachVolume(t.Context(), &ec2sdk.DetachVolumeInput{VolumeId: made.VolumeId})
+	require.NoError(t, err)
 	if v, err := state(); err != nil || v.State != types.VolumeStateInUse || v.Attachments[0].State != types.VolumeAttachmentStateDetaching {
 		t.Errorf("got %+v, error %v", v, err)
 	}
@@ -320,21 +294,17 @@ func TestBrokenDisks(t *testing.T) {
 	c, client, instance := startEC2(t, aws.Options{Disks: devices})
 	_, err := client.CreateVolume(t.Context(), volumeOf(1, "token"))
 	aws.WantCode(t, err, "InternalError")
-	if left := c.EC2.Volumes(); len(left) != 0 {
-		t.Errorf("there are %+v", left)
-	}
+	assert.Empty(t, c.EC2.Volumes())
 	devices.fail = nil
 	made, err := client.CreateVolume(t.Context(), volumeOf(1, "token"))
 	require.NoError(t, err)
 	devices.fail = errors.New("no loop device")
 	attached, err := client.AttachVolume(t.Context(), &ec2sdk.AttachVolumeInput{VolumeId: made.VolumeId, InstanceId: &instance.ID, Device: sdk.String("/dev/xvdaa")})
-	if err != nil || attached.State != types.VolumeAttachmentStateAttaching {
-		t.Fatalf("got %+v, error %v", attached, err)
-	}
+	require.NoError(t, err)
+	require.Equalf(t, types.VolumeAttachmentStateAttaching, attached.State, "got %+v", attached)
 	seen, err := client.DescribeVolumes(t.Context(), &ec2sdk.DescribeVolumesInput{})
-	if err != nil || seen.Volumes[0].Attachments[0].State != types.VolumeAttachmentStateAttaching {
-		t.Errorf("got %+v, error %v", seen, err)
-	}
+	require.NoError(t, err)
+	assert.Equalf(t, types.VolumeAttachmentStateAttaching, seen.Volumes[0].Attachments[0].State, "got %+v", seen)
 	_, err = client.ModifyVolume(t.Context(), &ec2sdk.ModifyVolumeInput{VolumeId: made.VolumeId, Size: sdk.Int32(2)})
 	aws.WantCode(t, err, "InternalError")
 	_, err = client.DescribeVolumesModifications(t.Context(), &ec2sdk.DescribeVolumesModificationsInput{VolumeIds: []string{*made.VolumeId}})
@@ -347,20 +317,15 @@ func TestEC2Tags(t *testing.T) {
 	require.NoError(t, err)
 	pair := func(key string, value *string) []types.Tag { return []types.Tag{{Key: &key, Value: value}} }
 	ids := []string{*made.VolumeId, instance.ID}
-	if _, err := client.CreateTags(t.Context(), &ec2sdk.CreateTagsInput{Resources: ids, Tags: pair("c", sdk.String(""))}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = client.CreateTags(t.Context(), &ec2sdk.CreateTagsInput{Resources: ids, Tags: pair("c", sdk.String(""))})
+	require.NoError(t, err)
 	_, err = client.CreateTags(t.Context(), &ec2sdk.CreateTagsInput{Resources: append(ids, "vol-0a"), Tags: pair("d", sdk.String(""))})
 	aws.WantCode(t, err, "InvalidVolume.NotFound")
-	if _, err := client.DeleteTags(t.Context(), &ec2sdk.DeleteTagsInput{Resources: ids, Tags: pair("a", nil)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.DeleteTags(t.Context(), &ec2sdk.DeleteTagsInput{Resources: ids, Tags: pair("b", sdk.String("other"))}); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := fmt.Sprint(c.EC2.Volumes()[0].Tags), "map[b:2 c:]"; got != want {
-		t.Errorf("got the tags %s, want %s", got, want)
-	}
+	_, err = client.DeleteTags(t.Context(), &ec2sdk.DeleteTagsInput{Resources: ids, Tags: pair("a", nil)})
+	require.NoError(t, err)
+	_, err = client.DeleteTags(t.Context(), &ec2sdk.DeleteTagsInput{Resources: ids, Tags: pair("b", sdk.String("other"))})
+	require.NoError(t, err)
+	assert.Equal(t, "map[b:2 c:]", fmt.Sprint(c.EC2.Volumes()[0].Tags), "the tags")
 	listed, err := client.DescribeTags(t.Context(), &ec2sdk.DescribeTagsInput{Filters: []types.Filter{{Name: sdk.String("key"), Values: []string{"c"}}}})
 	if err != nil || len(listed.Tags) != 2 || listed.Tags[0].ResourceType != types.ResourceTypeInstance {
 		t.Errorf("got %+v, error %v", listed, err)
@@ -369,12 +334,9 @@ func TestEC2Tags(t *testing.T) {
 	// A user without permission to tag may not create tagged resources.
 	limited := ec2sdk.NewFromConfig(c.Configure(t, c.AddUser(t, "limited", "ec2:CreateVolume")))
 	_, err = limited.CreateVolume(t.Context(), volumeOf(1, "", "a=1"))
-	if message := aws.WantCode(t, err, "UnauthorizedOperation"); !strings.Contains(message, "ec2:CreateTags") {
-		t.Errorf("got the message %q", message)
-	}
-	if _, err := limited.CreateVolume(t.Context(), volumeOf(1, "")); err != nil {
-		t.Error(err)
-	}
+	assert.Contains(t, aws.WantCode(t, err, "UnauthorizedOperation"), "ec2:CreateTags", "the message")
+	_, err = limited.CreateVolume(t.Context(), volumeOf(1, ""))
+	assert.NoError(t, err)
 }
 
 func TestRegion(t *testing.T) {
@@ -390,9 +352,7 @@ func TestRegion(t *testing.T) {
 		t.Errorf("got %+v, error %v", kinds, err)
 	}
 	_, err = client.DescribeInstances(t.Context(), &ec2sdk.DescribeInstancesInput{InstanceIds: []string{"i-0a"}})
-	if message := aws.WantCode(t, err, "InvalidInstanceID.NotFound"); !strings.Contains(message, "i-0a") {
-		t.Errorf("got the message %q", message)
-	}
+	assert.Contains(t, aws.WantCode(t, err, "InvalidInstanceID.NotFound"), "i-0a", "the message")
 	_, err = client.DescribeVpcs(t.Context(), &ec2sdk.DescribeVpcsInput{})
 	aws.WantCode(t, err, "InvalidAction")
 }

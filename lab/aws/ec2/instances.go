@@ -43,7 +43,7 @@ func (s *Service) AddInstance(i Instance) (Instance, error) {
 	s.lock()
 	defer s.mu.Unlock()
 	if i.ID == "" {
-		i.ID = identifier("i-")
+		i.ID = gateway.NewID("i-")
 	}
 	if i.MAC == "" {
 		i.MAC = fmt.Sprintf("0e:%s:%s:%s:%s:%s", i.ID[2:4], i.ID[4:6], i.ID[6:8], i.ID[8:10], i.ID[10:12])

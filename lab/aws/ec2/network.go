@@ -54,7 +54,7 @@ func (s *Service) AddSubnet(subnet Subnet) (Subnet, error) {
 	s.lock()
 	defer s.mu.Unlock()
 	if subnet.ID == "" {
-		subnet.ID = identifier("subnet-")
+		subnet.ID = gateway.NewID("subnet-")
 	}
 	if !s.hasZone(subnet.Zone) {
 		return Subnet{}, fmt.Errorf("subnet %s is in zone %q, want one of %v", subnet.ID, subnet.Zone, s.options.Zones)
@@ -74,7 +74,7 @@ func (s *Service) AddSecurityGroup(group SecurityGroup) SecurityGroup {
 	s.lock()
 	defer s.mu.Unlock()
 	if group.ID == "" {
-		group.ID = identifier("sg-")
+		group.ID = gateway.NewID("sg-")
 	}
 	if group.Tags = maps.Clone(group.Tags); group.Tags == nil {
 		group.Tags = Tags{}
@@ -275,7 +275,7 @@ type createSecurityGroupResult struct {
 }
 
 func (s *Service) createSecurityGroup(r *gateway.Request) (any, *gateway.Error) {
-	group := &SecurityGroup{ID: identifier("sg-"), VPC: r.Parameters["VpcId"], Name: r.Parameters["GroupName"], Description: r.Parameters["GroupDescription"]}
+	group := &SecurityGroup{ID: gateway.NewID("sg-"), VPC: r.Parameters["VpcId"], Name: r.Parameters["GroupName"], Description: r.Parameters["GroupDescription"]}
 	tags, err := tagsFor(r, "security-group")
 	if err != nil {
 		return nil, err

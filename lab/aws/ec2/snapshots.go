@@ -86,7 +86,7 @@ func (s *Service) createSnapshot(r *gateway.Request) (any, *gateway.Error) {
 		s.mu.Unlock()
 		return nil, err
 	}
-	snapshot := &Snapshot{ID: identifier("snap-"), VolumeID: id, Description: r.Parameters["Description"], Size: v.Size, Encrypted: v.Encrypted, Tags: tags, started: time.Now()}
+	snapshot := &Snapshot{ID: gateway.NewID("snap-"), VolumeID: id, Description: r.Parameters["Description"], Size: v.Size, Encrypted: v.Encrypted, Tags: tags, started: time.Now()}
 	s.snapshots[snapshot.ID] = snapshot
 	item, content := s.snapshotItem(snapshot), *snapshot
 	s.mu.Unlock()

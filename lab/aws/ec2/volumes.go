@@ -255,7 +255,7 @@ func (s *Service) add(r *gateway.Request, v Volume) (volumeItem, *gateway.Error)
 		s.mu.Unlock()
 		return volumeItem{}, err
 	}
-	v.ID, v.created = identifier("vol-"), time.Now()
+	v.ID, v.created = gateway.NewID("vol-"), time.Now()
 	s.volumes[v.ID] = &v
 	if given != "" {
 		s.tokens[given] = token{parameters, v.ID}

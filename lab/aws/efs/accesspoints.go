@@ -95,7 +95,7 @@ func (s *Service) createAccessPoint(r *gateway.Request) (any, *gateway.Error) {
 		return nil, &gateway.Error{Status: http.StatusForbidden, Code: "AccessPointLimitExceeded",
 			Message: fmt.Sprintf("You have reached the maximum number of access points (%d) for file system '%s'.", s.options.MaxAccessPoints, fs.ID)}
 	}
-	ap.ID = identifier("fsap-")
+	ap.ID = gateway.NewID("fsap-")
 	s.accessPoints[ap.ID] = ap
 	return s.accessPointItem(ap, "creating"), nil
 }

@@ -3,7 +3,6 @@
 package efs
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -127,7 +126,7 @@ func (s *Service) AddFileSystem(fs FileSystem) FileSystem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if fs.ID == "" {
-		fs.ID = identifier("fs-")
+		fs.ID = gateway.NewID("fs-")
 	}
 	if fs.CreationToken == "" {
 		fs.CreationToken = fs.ID
@@ -151,7 +150,7 @@ func (s *Service) AddMountTarget(m MountTarget) (MountTarget, error) {
 		return MountTarget{}, fmt.Errorf("mount target is for file system %q, want one that was added", m.FileSystemID)
 	}
 	if m.ID == "" {
-		m.ID = identifier("fsmt-")
+		m.ID = gateway.NewID("fsmt-")
 	}
 	s.mountTargets[m.ID] = m
 	return m, nil
@@ -371,11 +370,4 @@ func noFileSystem(id string) *gateway.Error {
 
 func noAccessPoint(id string) *gateway.Error {
 	return &gateway.Error{Status: http.StatusNotFound, Code: "AccessPointNotFound", Message: fmt.Sprintf("Access point '%s' does not exist.", id)}
-}
-
-// identifier returns a new ID, such as "fsap-0123456789abcdef0".
-func identifier(prefix string) string {
-	random := make([]byte, 9)
-	_, _ = rand.Read(random) // never fails
-	return prefix + fmt.Sprintf("%x", random)[:17]
 }

@@ -109,7 +109,7 @@ func (s *Service) createFileSystem(r *gateway.Request) (any, *gateway.Error) {
 				Details: map[string]string{"FileSystemId": other.ID}}
 		}
 	}
-	fs := &FileSystem{ID: identifier("fs-"), CreationToken: asked.CreationToken, Zone: asked.AvailabilityZoneName, Owner: r.Principal.Account, Tags: given,
+	fs := &FileSystem{ID: gateway.NewID("fs-"), CreationToken: asked.CreationToken, Zone: asked.AvailabilityZoneName, Owner: r.Principal.Account, Tags: given,
 		Unencrypted: !asked.Encrypted, created: time.Now(), span: span{ready: s.settle()}}
 	s.fileSystems[fs.ID] = fs
 	item := s.fileSystemItem(fs)
@@ -176,7 +176,7 @@ func (s *Service) createMountTarget(r *gateway.Request) (any, *gateway.Error) {
 			return nil, conflict("MountTargetConflict", "mount target already exists in this AZ")
 		}
 	}
-	m := MountTarget{ID: identifier("fsmt-"), FileSystemID: fs.ID, Zone: zone, ZoneID: zoneID, vpc: vpc, subnet: asked.SubnetID, groups: asked.SecurityGroups, span: span{ready: s.settle()}}
+	m := MountTarget{ID: gateway.NewID("fsmt-"), FileSystemID: fs.ID, Zone: zone, ZoneID: zoneID, vpc: vpc, subnet: asked.SubnetID, groups: asked.SecurityGroups, span: span{ready: s.settle()}}
 	address, err := s.options.Network.AddInterface(m.ID, asked.SubnetID, asked.SecurityGroups)
 	if err != nil {
 		return nil, gateway.Errorf("SecurityGroupNotFound", "%v", err)

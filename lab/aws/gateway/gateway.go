@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
+
 	"github.com/berth-csi/berth/lab/aws/iam"
 )
 
@@ -165,7 +167,7 @@ func (g *Gateway) Inject(fault Fault) (remove func()) {
 // Serve returns the handler for a service's requests.
 func (g *Gateway) Serve(s Service) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request := &Request{HTTP: r, ID: requestID()}
+		request := &Request{HTTP: r, ID: string(uuid.NewUUID())}
 		response, err, lost := g.handle(s, request)
 		call := Call{Time: time.Now(), Service: s.Name, Action: request.Action, Principal: request.Principal.ARN, UserAgent: r.UserAgent(), Parameters: request.Parameters, Lost: lost}
 		if err != nil {
@@ -295,9 +297,9 @@ func wait(r *Request, delay time.Duration) bool {
 	}
 }
 
-// requestID returns an identifier in the form of a UUID.
-func requestID() string {
-	random := make([]byte, 16)
+// NewID returns an ID for a resource, such as "vol-0123456789abcdef0".
+func NewID(prefix string) string {
+	random := make([]byte, 9)
 	_, _ = rand.Read(random) // never fails
-	return fmt.Sprintf("%x-%x-%x-%x-%x", random[:4], random[4:6], random[6:8], random[8:10], random[10:])
+	return prefix + fmt.Sprintf("%x", random)[:17]
 }

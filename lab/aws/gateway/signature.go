@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,14 +107,3 @@ func sign(r *Request, s signature, credentials iam.Credentials, date time.Time) 
 
 // normal removes insignificant differences between two headers.
 func normal(header string) string { return strings.ReplaceAll(header, " ", "") }
-
-// Flat returns the single values of a query, without Action and Version.
-func Flat(values url.Values) map[string]string {
-	flat := map[string]string{}
-	for key := range values {
-		if key != "Action" && key != "Version" {
-			flat[key] = values.Get(key)
-		}
-	}
-	return flat
-}

@@ -65,22 +65,11 @@ func (s *Service) Gated() gateway.Service {
 	}
 }
 
-// read reads the form that the query protocol sends. The token is a secret and not recorded.
+// read keeps the token, which is a secret, from being recorded.
 func read(r *gateway.Request) *gateway.Error {
-	values, err := url.ParseQuery(string(r.Body))
-	if err != nil {
-		return gateway.Errorf("MalformedQueryString", "The query string contains a syntax error: %v", err)
-	}
-	for key, value := range r.HTTP.URL.Query() {
-		values[key] = value
-	}
-	r.Action = values.Get("Action")
-	values.Del("WebIdentityToken")
-	r.Parameters = gateway.Flat(values)
-	if r.Action == "" {
-		return gateway.Errorf("MissingAction", "The request is missing an action or a required parameter.")
-	}
-	return nil
+	err := gateway.ReadForm(r)
+	delete(r.Parameters, "WebIdentityToken")
+	return err
 }
 
 func write(w http.ResponseWriter, r *gateway.Request, response any) {
@@ -199,7 +188,7 @@ func (s *Service) assumeRoleWithWebIdentity(r *gateway.Request) (any, *gateway.E
 	if refusal != nil {
 		return nil, refusal
 	}
-	values, _ := url.ParseQuery(string(r.Body)) // read has parsed it
+	values, _ := url.ParseQuery(string(r.Body)) // ReadForm has parsed it
 	text := values.Get("WebIdentityToken")
 	if text == "" {
 		text = r.HTTP.URL.Query().Get("WebIdentityToken")

@@ -1,26 +1,25 @@
 package node
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
 
 func TestAddressesAreTakenInTurn(t *testing.T) {
 	a, err := newAddresses("127.83.12")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := a.node(); got != "127.83.12.1" {
-		t.Errorf("the node's address is %s, want 127.83.12.1", got)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "127.83.12.1", a.node(), "the node's address")
 	seen := map[string]bool{a.node(): true}
 	for range lastPodAddress - firstPodAddress + 1 {
 		ip, err := a.take()
-		if err != nil || seen[ip] {
-			t.Fatalf("got %s, %v, want a free address", ip, err)
-		}
+		require.NoError(t, err)
+		require.Falsef(t, seen[ip], "%s is in use", ip)
 		seen[ip] = true
 	}
-	if ip, err := a.take(); err == nil {
-		t.Errorf("got %s, want an error, as all addresses are in use", ip)
-	}
+	ip, err := a.take()
+	assert.Errorf(t, err, "got %s, want an error, as all addresses are in use", ip)
 	a.release("127.83.12.9")
 	a.release("127.83.12.7")
 	for _, want := range []string{"127.83.12.7", "127.83.12.9"} {
@@ -37,8 +36,7 @@ func TestAddressesAreTakenInTurn(t *testing.T) {
 
 func TestSubnetMustBeLoopback(t *testing.T) {
 	for _, subnet := range []string{"", "10.0.0", "127.0", "127.0.0.0", "127.0.0/24", "127.256.0"} {
-		if _, err := newAddresses(subnet); err == nil {
-			t.Errorf("subnet %q is accepted", subnet)
-		}
+		_, err := newAddresses(subnet)
+		assert.Errorf(t, err, "subnet %q is accepted", subnet)
 	}
 }

@@ -1,6 +1,10 @@
 package node
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
 
 func TestExpand(t *testing.T) {
 	vars := map[string]string{"A": "1", "EMPTY": "", "NESTED": "$(A)"}
@@ -21,9 +25,7 @@ func TestExpand(t *testing.T) {
 		"$($(A))":       "$(1)",
 	}
 	for input, want := range tests {
-		if got := expand(input, vars); got != want {
-			t.Errorf("expand(%q): got %q, want %q", input, got, want)
-		}
+		assert.Equalf(t, want, expand(input, vars), "expand(%q)", input)
 	}
 }
 
@@ -38,8 +40,6 @@ func TestImageRepository(t *testing.T) {
 		"quay.io/a/program@sha256:0123456789abcd": "quay.io/a/program",
 	}
 	for image, want := range tests {
-		if got := ImageRepository(image); got != want {
-			t.Errorf("ImageRepository(%q): got %q, want %q", image, got, want)
-		}
+		assert.Equalf(t, want, ImageRepository(image), "ImageRepository(%q)", image)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -42,21 +44,17 @@ func TestKubectlLogs(t *testing.T) {
 			if err != nil && strings.Contains(string(output), test.want) {
 				return
 			}
-			if diff := cmp.Diff(test.want, string(output)); err != nil || diff != "" {
-				t.Errorf("%v (-want +got):\n%s", err, diff)
-			}
+			require.NoError(t, err)
+			assert.Empty(t, cmp.Diff(test.want, string(output)), "(-want +got)")
 		})
 	}
 
 	// On the machine, the log is in a file, and the process has the program's name and arguments.
 	logs, err := filepath.Glob(filepath.Join(c.Dir(), "nodes", pod.Spec.NodeName, fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID), "main.log"))
-	if err != nil || len(logs) != 1 {
-		t.Errorf("logs on the machine: %q, %v, want one", logs, err)
-	}
+	require.NoError(t, err)
+	assert.Len(t, logs, 1, "logs on the machine")
 	me := c.awaitServing(t, pod)
-	if id := pod.Status.ContainerStatuses[0].ContainerID; id != fmt.Sprintf("process://%d", me.PID) {
-		t.Errorf("container ID %s, want the process's id %d", id, me.PID)
-	}
+	assert.Equal(t, fmt.Sprintf("process://%d", me.PID), pod.Status.ContainerStatuses[0].ContainerID, "the container's ID, which has that of the process")
 	listed, err := exec.Command("ps", "-o", "args=", "-p", fmt.Sprint(me.PID)).Output()
 	if program, _ := os.Executable(); err != nil || !strings.HasPrefix(string(listed), program) {
 		t.Errorf("ps shows %q, %v, want %s", listed, err, program)

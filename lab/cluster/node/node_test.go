@@ -34,9 +34,7 @@ func TestNodeIsReady(t *testing.T) {
 	require.NoError(t, err)
 	version, err := api.ServerVersion()
 	require.NoError(t, err)
-	if got, want := node.Status.NodeInfo.KubeletVersion, version.GitVersion; got != want {
-		t.Errorf("the kubelet's version is %q, want %q", got, want)
-	}
+	assert.Equal(t, version.GitVersion, node.Status.NodeInfo.KubeletVersion, "the kubelet's version")
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: "worker-0"}}
 	await(t, c, lease, "the node's lease", func(lease *coordinationv1.Lease) error {
 		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "worker-0" || lease.Spec.RenewTime == nil {

@@ -160,9 +160,8 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 	}
 
 	for path, writable := range map[string]bool{"/tmp/scratch/file": true, "/tmp/file": true, "/run/file": true, "/run/settings/file": false, "/run/keys/file": false} {
-		if _, err := send(t.Context(), http.MethodPost, ip, "/write?path="+path); (err == nil) != writable {
-			t.Errorf("writing %s: got %v, want it possible: %v", path, err, writable)
-		}
+		_, err := send(t.Context(), http.MethodPost, ip, "/write?path="+path)
+		assert.Equalf(t, writable, err == nil, "writing %s: %v", path, err)
 	}
 
 	// Changes in the API show up in the volume.
@@ -171,13 +170,10 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 	require.NoError(t, c.Client().Update(t.Context(), settings))
 	cluster.Eventually(t, waitLimit, "the changed key", shows("/run/settings/colour", is("blue")))
 	cluster.Eventually(t, waitLimit, "the new key", shows("/run/settings/shape", is("round")))
-	if err := c.Client().Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"changed"}}}`))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Client().Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"changed"}}}`))))
 	cluster.Eventually(t, waitLimit, "the changed label", shows("/var/run/all/labels", is(`app="changed"`)))
-	if content, err := ask(t.Context(), ip, "/file?path=/run/settings/size"); err == nil {
-		t.Errorf("the removed key still shows %q", content)
-	}
+	content, err := ask(t.Context(), ip, "/file?path=/run/settings/size")
+	assert.Errorf(t, err, "the removed key still shows %q", content)
 }
 
 // claimsOf returns the claims of a JSON web token.
@@ -244,12 +240,8 @@ func TestPodsListenOnTheSamePort(t *testing.T) {
 	c := sharedCluster(t)
 	namespace := c.namespace(t)
 	one, other := c.pod(t, namespace, "one", "serve"), c.pod(t, namespace, "other", "serve")
-	if a, b := c.awaitServing(t, one), c.awaitServing(t, other); a.PID == b.PID {
-		t.Errorf("process %d responds at both addresses", a.PID)
-	}
-	if one.Status.PodIP == other.Status.PodIP {
-		t.Errorf("both pods have the address %s", one.Status.PodIP)
-	}
+	assert.NotEqual(t, c.awaitServing(t, other).PID, c.awaitServing(t, one).PID, "one process responds at both addresses")
+	assert.NotEqual(t, other.Status.PodIP, one.Status.PodIP, "both pods have one address")
 }
 
 func TestOtherImagesAreReportedRunning(t *testing.T) {
@@ -276,7 +268,5 @@ func TestOtherImagesAreReportedRunning(t *testing.T) {
 	}
 	want := map[string]string{"prepare": "Completed", "beside": "running, ready true", "main": "running, ready true", "sidecar": "running, ready true"}
 	assert.Empty(t, cmp.Diff(want, got), "containers (-want +got)")
-	if pod.Status.Phase != corev1.PodRunning {
-		t.Errorf("the pod's phase is %s, want %s", pod.Status.Phase, corev1.PodRunning)
-	}
+	assert.Equal(t, corev1.PodRunning, pod.Status.Phase, "the pod's phase")
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,9 +48,7 @@ func TestReadinessMakesADeploymentAvailable(t *testing.T) {
 		await(t, c, deployment, "the Deployment's Available condition to be "+string(want), isAvailable(want))
 	}
 	await(t, c, pod, "the pod", isRunning)
-	if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
-		t.Errorf("the program was restarted %d times for not being ready", restarts)
-	}
+	assert.Zero(t, pod.Status.ContainerStatuses[0].RestartCount, "restarts of a program that is not ready")
 }
 
 func TestNotReadyUntilTheFirstGoodAnswer(t *testing.T) {
@@ -82,14 +82,11 @@ func TestFailedLivenessRestartsTheProgram(t *testing.T) {
 		}
 	})
 	first := c.awaitServing(t, pod)
-	if _, err := send(t.Context(), http.MethodPost, pod.Status.PodIP, "/healthy?value=false"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := send(t.Context(), http.MethodPost, pod.Status.PodIP, "/healthy?value=false")
+	require.NoError(t, err)
 	awaitEnd(t, first.PID)
 	await(t, c, pod, "the restart", restarted(1))
-	if second := c.awaitServing(t, pod); second.PID == first.PID {
-		t.Errorf("process %d still serves", first.PID)
-	}
+	assert.NotEqual(t, first.PID, c.awaitServing(t, pod).PID, "the first process still serves")
 	if last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 0 {
 		t.Errorf("last termination: got %s, want exit code 0, as the program terminates gracefully", toJSON(last))
 	}

@@ -137,16 +137,10 @@ func TestPodStatusKeepsWhatOthersWrote(t *testing.T) {
 
 	status := podStatus(pod, observation{main: []corev1.ContainerStatus{running("a", true)}}, now)
 	assert.Empty(t, cmp.Diff(scheduled, *findCondition(status.Conditions, corev1.PodScheduled)), "the scheduler's condition (-want +got)")
-	if got := findCondition(status.Conditions, corev1.PodReady).LastTransitionTime; got != earlier {
-		t.Errorf("the pod is ready since %s, want %s, as that has not changed", got, earlier)
-	}
-	if status.QOSClass != corev1.PodQOSBurstable {
-		t.Errorf("the QoS class is %q", status.QOSClass)
-	}
+	assert.Equal(t, earlier, findCondition(status.Conditions, corev1.PodReady).LastTransitionTime, "the pod is ready since")
+	assert.Equal(t, corev1.PodQOSBurstable, status.QOSClass, "the QoS class")
 	status = podStatus(pod, observation{main: []corev1.ContainerStatus{running("a", false)}}, now)
-	if got := findCondition(status.Conditions, corev1.PodReady).LastTransitionTime; got != now {
-		t.Errorf("the pod is not ready since %s, want %s", got, now)
-	}
+	assert.Equal(t, now, findCondition(status.Conditions, corev1.PodReady).LastTransitionTime, "the pod is not ready since")
 }
 
 func TestRestartsBeforeTheNodeCameCount(t *testing.T) {
@@ -157,7 +151,5 @@ func TestRestartsBeforeTheNodeCameCount(t *testing.T) {
 	if got.RestartCount != 3 || got.LastTerminationState.Terminated == nil || got.State.Waiting == nil {
 		t.Errorf("got %+v, want a third restart after a run whose end was not seen", got)
 	}
-	if got := firstStatus(spec, []corev1.ContainerStatus{waiting("a", nil)}); got.RestartCount != 0 {
-		t.Errorf("got %d restarts of a container that never ran", got.RestartCount)
-	}
+	assert.Zero(t, firstStatus(spec, []corev1.ContainerStatus{waiting("a", nil)}).RestartCount, "restarts of a container that never ran")
 }

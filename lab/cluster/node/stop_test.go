@@ -70,21 +70,16 @@ func TestDeletionStopsTheProgram(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, logs.Start())
 			lines := bufio.NewReader(output)
-			if line, err := lines.ReadString('\n'); line != "serving\n" {
-				t.Fatalf("the log begins with %q, %v", line, err)
-			}
+			line, err := lines.ReadString('\n')
+			require.Equalf(t, "serving\n", line, "the beginning of the log: %v", err)
 			asked := time.Now()
 			require.NoError(t, c.Client().Delete(t.Context(), pod))
 			cluster.Eventually(t, waitLimit, "the pod to go", c.Gone(pod))
-			if took := time.Since(asked); took < test.atLeast {
-				t.Errorf("the pod was gone after %s, want the grace period of %s to pass", took, test.atLeast)
-			}
+			assert.GreaterOrEqual(t, time.Since(asked), test.atLeast, "the pod was gone before the grace period had passed")
 			assert.NoError(t, ended(me.PID))
 			rest, err := io.ReadAll(lines)
 			assert.NoError(t, errors.Join(err, logs.Wait()))
-			if string(rest) != "told to terminate\n" {
-				t.Errorf("the log ends with %q, want a message that the program was told to terminate", rest)
-			}
+			assert.Equal(t, "told to terminate\n", string(rest), "the end of the log")
 		})
 	}
 }
@@ -154,9 +149,8 @@ func TestNoProcessOutlivesItsNode(t *testing.T) {
 			})
 			me := c.awaitServing(t, pod)
 			answer, err := ask(t.Context(), pod.Status.PodIP, "/file?path=/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-			if err != nil || answer != pod.Namespace {
-				t.Errorf("the service account's namespace: got %q, %v, want %q", answer, err, pod.Namespace)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, pod.Namespace, answer, "the service account's namespace")
 			if answer, err := ask(t.Context(), pod.Status.PodIP, "/file?path="+own.kept); err != nil || answer != "kept" {
 				t.Errorf("a file below /tmp in a folder that is kept: got %q, %v", answer, err)
 			}
@@ -208,9 +202,8 @@ func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the node printed %q, %v", line, err)
-	}
+	line, err := bufio.NewReader(output).ReadString('\n')
+	require.Equalf(t, "ready\n", line, "what the node printed: %v", err)
 	return ownNode{cmd, filepath.Base(dir), kept}
 }
 

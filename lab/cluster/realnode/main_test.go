@@ -111,9 +111,7 @@ func (c testCluster) exec(t *testing.T, pod *corev1.Pod, program ...string) stri
 	t.Helper()
 	arguments := append([]string{"--namespace", pod.Namespace, "exec", pod.Name, "--"}, inImage(t, program...)...)
 	output, err := c.Kubectl(t.Context(), arguments...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("run %q in pod %s: %v\n%s", program, pod.Name, err, output)
-	}
+	require.NoErrorf(t, err, "run %q in pod %s\n%s", program, pod.Name, output)
 	return string(output)
 }
 

@@ -56,12 +56,10 @@ func TestNetworkHasNoWayOut(t *testing.T) {
 		assert.NoErrorf(t, dialFrom(place, metadata), "node %s connects to what is forwarded", place.Address)
 	}
 	assert.Errorf(t, dialFrom(first, machine), "with a forwarder to it, a node connects to %s directly", machine)
-	if _, err := n.Listen(second, "0.0.0.0:1234"); err == nil {
-		t.Error("a node got the address 0.0.0.0")
-	}
-	if _, err := n.Listen(second, "127.0.0.1:1234"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := n.Listen(second, "0.0.0.0:1234")
+	assert.Error(t, err, "a node got the address 0.0.0.0")
+	_, err = n.Listen(second, "127.0.0.1:1234")
+	require.NoError(t, err)
 	assert.Error(t, dialFrom(first, second.Address.String()+":1234"), "a node connects to the other one's loopback")
 	for _, to := range []string{first.Address.String(), second.Address.String()} {
 		assert.ErrorContains(t, dialFrom(first, to+":9"), unix.ECONNREFUSED.Error(), "connect to a node where nothing listens")
@@ -110,9 +108,8 @@ func throughProxy(t *testing.T, proxy, to string) string {
 	require.NoError(t, err)
 	if answer.StatusCode == http.StatusOK {
 		fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
-		if answer, err = http.ReadResponse(answers, nil); err != nil {
-			t.Fatal(err)
-		}
+		answer, err = http.ReadResponse(answers, nil)
+		require.NoError(t, err)
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)

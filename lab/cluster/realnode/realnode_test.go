@@ -47,18 +47,15 @@ func TestMountsPropagate(t *testing.T) {
 	reader := c.run(t, pod(namespace, "reader", cluster.RealNode(0), []string{"serve"}, volume(corev1.MountPropagationHostToContainer)))
 	elsewhere := c.run(t, pod(namespace, "elsewhere", cluster.RealNode(1), []string{"serve"}, volume(corev1.MountPropagationHostToContainer)))
 	c.run(t, pod(namespace, "driver", cluster.RealNode(0), []string{"mount", "/plugins"}, volume(corev1.MountPropagationBidirectional), privileged, probed))
-	if got, want := c.exec(t, reader, "read", "/plugins/mounted/file"), "written by the one that mounted it"; got != want {
-		t.Errorf("another pod on the node reads %q, want %q", got, want)
-	}
+	assert.Equal(t, "written by the one that mounted it", c.exec(t, reader, "read", "/plugins/mounted/file"), "another pod on the node reads")
 	// The folder of the same name on the other node is another one.
 	output, err := c.Kubectl(t.Context(), append([]string{"--namespace", namespace, "exec", elsewhere.Name, "--"}, inImage(t, "read", "/plugins/mounted/file")...)...).CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "no such file") {
 		t.Errorf("on the other node: %v, %q, want that there is no such file", err, output)
 	}
 	for _, path := range []string{"/var/lib/kubelet/plugins/" + namespace, "/var/lib/kubelet/plugins/" + namespace + "/mounted/file"} {
-		if _, err := os.Stat(path); err == nil {
-			t.Errorf("%s is on the machine, too", path)
-		}
+		_, err := os.Stat(path)
+		assert.Errorf(t, err, "%s is on the machine, too", path)
 	}
 }
 
@@ -76,13 +73,10 @@ func TestMountOn(t *testing.T) {
 			spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "shared", MountPath: "/shared", MountPropagation: &propagation}}
 		}))
 		require.NoError(t, c.MountOn(cluster.RealNode(i), folder, path))
-		if got := c.exec(t, running, "read", "/shared/file"); got != "shared" {
-			t.Errorf("on node %s the file has %q", running.Spec.NodeName, got)
-		}
+		assert.Equalf(t, "shared", c.exec(t, running, "read", "/shared/file"), "on node %s the file has", running.Spec.NodeName)
 	}
-	if _, err := os.Stat(path); err == nil {
-		t.Errorf("%s is on the machine, too", path)
-	}
+	_, err := os.Stat(path)
+	assert.Errorf(t, err, "%s is on the machine, too", path)
 }
 
 // probed makes a pod ready only when serve serves.
@@ -99,14 +93,10 @@ func TestPodsOnTwoNodesTalk(t *testing.T) {
 	namespace := c.Namespace(t)
 	first := c.run(t, pod(namespace, "first", cluster.RealNode(0), []string{"serve"}, probed))
 	second := c.run(t, pod(namespace, "second", cluster.RealNode(1), []string{"serve"}, probed))
-	if first.Status.HostIP == second.Status.HostIP {
-		t.Fatalf("both are on the node %s", first.Status.HostIP)
-	}
+	require.NotEqual(t, second.Status.HostIP, first.Status.HostIP, "both are on one node")
 	for from, to := range map[*corev1.Pod]*corev1.Pod{first: second, second: first} {
 		url := fmt.Sprintf("http://%s", net.JoinHostPort(to.Status.PodIP, strconv.Itoa(servePort)))
-		if got := c.exec(t, from, "get", url); got != to.Name {
-			t.Errorf("%s asks %s at %s for its name: got %q", from.Name, to.Name, url, got)
-		}
+		assert.Equalf(t, to.Name, c.exec(t, from, "get", url), "%s asks %s at %s for its name", from.Name, to.Name, url)
 	}
 }
 
@@ -115,9 +105,8 @@ func TestLogs(t *testing.T) {
 	c := sharedCluster(t)
 	pod := c.run(t, pod(c.Namespace(t), "pod", cluster.RealNode(1), []string{"serve"}, probed))
 	output, err := c.Kubectl(t.Context(), "--namespace", pod.Namespace, "logs", pod.Name).CombinedOutput()
-	if got, want := string(output), "serving as pod\n"; err != nil || got != want {
-		t.Errorf("got the log %q, %v; want %q", got, err, want)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, "serving as pod\n", string(output), "the log")
 }
 
 func TestLivenessProbeRestartsContainer(t *testing.T) {
@@ -128,9 +117,7 @@ func TestLivenessProbeRestartsContainer(t *testing.T) {
 		// One failure restarts the container. So liveness is only probed from when the server listens.
 		spec.Containers[0].StartupProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: int32(waitLimit.Seconds()), ProbeHandler: health}
 	}))
-	if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
-		t.Fatalf("restarted %d times while it was healthy", restarts)
-	}
+	require.Zero(t, pod.Status.ContainerStatuses[0].RestartCount, "restarts while it was healthy")
 	c.exec(t, pod, "get", fmt.Sprintf("http://127.0.0.1:%d/sicken", servePort))
 	c.Await(t, waitLimit, "a restart", pod, func() error {
 		if status := pod.Status.ContainerStatuses[0]; status.RestartCount == 0 || !status.Ready {
@@ -193,9 +180,7 @@ func TestNothingElseIsReachable(t *testing.T) {
 		if name == "node" {
 			routes := c.exec(t, pod, "read", "/proc/net/route")
 			for line := range strings.Lines(routes) {
-				if fields := strings.Fields(line); fields[1] == "00000000" {
-					t.Errorf("the node has a default route: %s", line)
-				}
+				assert.NotEqualf(t, "00000000", strings.Fields(line)[1], "the node has a default route: %s", line)
 			}
 		}
 	}
@@ -233,9 +218,7 @@ func TestImageArchive(t *testing.T) {
 		spec.Containers[0].Command = []string{"/sbin/program"}
 	}))
 	output, err := c.Kubectl(t.Context(), "--namespace", pod.Namespace, "exec", pod.Name, "--", "/sbin/program", programArgument, "read", "/etc/motd").CombinedOutput()
-	if string(output) != "from the archive" {
-		t.Errorf("got %q, %v", output, err)
-	}
+	assert.Equalf(t, "from the archive", string(output), "%v", err)
 }
 
 // archive writes an image with this test's executable and another file, as "docker save" does.
@@ -247,9 +230,8 @@ func archive(t *testing.T, repository string) string {
 	w := tar.NewWriter(&files)
 	for name, content := range map[string]string{"sbin/program": string(program), "etc/motd": "from the archive"} {
 		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content))}))
-		if _, err := io.WriteString(w, content); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.WriteString(w, content)
+		require.NoError(t, err)
 	}
 	require.NoError(t, w.Close())
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })

@@ -43,9 +43,8 @@ func TestServedImages(t *testing.T) {
 	require.NoError(t, err)
 	archive, folder := filepath.Join(t.TempDir(), "image.tar"), t.TempDir()
 	require.NoError(t, tarball.WriteToFile(archive, tag, whole))
-	if _, err := layout.Write(folder, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole})); err != nil {
-		t.Fatal(err)
-	}
+	_, err = layout.Write(folder, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole}))
+	require.NoError(t, err)
 	r := registry{images: map[string]func() (v1.Image, error){}}
 	require.NoError(t, r.add(map[string]string{"quay.io/some/program": program, "program": program}, programImage))
 	require.NoError(t, r.add(map[string]string{"quay.io/some/archive": archive, "quay.io/some/layout": folder}, readImage))

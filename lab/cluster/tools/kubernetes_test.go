@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,9 +40,8 @@ func TestVersionsHaveFoldersOfTheirOwn(t *testing.T) {
 		t.Setenv(KubernetesVariable, version)
 		r, err := kubernetesRecipe(kubelet)
 		require.NoError(t, err)
-		if other, is := seen[r.key()]; is {
-			t.Errorf("%q and %q have the folder %s", other, version, r.key())
-		}
+		other, is := seen[r.key()]
+		assert.Falsef(t, is, "%q and %q have the folder %s", other, version, r.key())
 		seen[r.key()] = version
 	}
 }
@@ -52,10 +52,8 @@ func TestModuleOf(t *testing.T) {
 	got, err := moduleOf("v1.31.14", []byte(theirs))
 	want := "module github.com/berth-csi/berth/lab/modules/kubernetes\n\ngo 1.22.0\n\nrequire k8s.io/kubernetes v1.31.14\n\n" +
 		"replace (\n\tk8s.io/api => k8s.io/api v0.31.14\n\tk8s.io/apiserver => k8s.io/apiserver v0.31.14\n)\n"
-	if diff := cmp.Diff(want, string(got)); err != nil || diff != "" {
-		t.Errorf("error %v (-want +got):\n%s", err, diff)
-	}
-	if _, err := moduleOf("v1.31.14", []byte("module k8s.io/kubernetes\n\ngo 1.22.0\n")); err == nil || !strings.Contains(err.Error(), "replaces no module") {
-		t.Errorf("without staging modules: error %v", err)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, cmp.Diff(want, string(got)), "(-want +got)")
+	_, err = moduleOf("v1.31.14", []byte("module k8s.io/kubernetes\n\ngo 1.22.0\n"))
+	assert.ErrorContains(t, err, "replaces no module", "without staging modules")
 }

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSlot(t *testing.T) {
@@ -12,9 +15,7 @@ func TestSlot(t *testing.T) {
 	take := func(ctx context.Context, waiting func()) func() {
 		t.Helper()
 		release, err := Slot(ctx, "test", 2, waiting)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return release
 	}
 	mustNotWait := func() { t.Error("it waits, although a slot is free") }
@@ -36,7 +37,5 @@ func TestSlot(t *testing.T) {
 		second()
 	})
 	third()
-	if !waited {
-		t.Error("a third slot was free; want that it waits for the second")
-	}
+	assert.True(t, waited, "a third slot was free; want that it waits for the second")
 }

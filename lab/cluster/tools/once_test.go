@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,8 +27,6 @@ func TestUnusedFoldersAreRemoved(t *testing.T) {
 	request("requested")
 	request("new")
 	for key, want := range map[string]bool{"unused": false, "used": true, "requested": true, "new": true} {
-		if got := isFolder(filepath.Join(cache, key)); got != want {
-			t.Errorf("after a week, folder %q is there: %v, want %v", key, got, want)
-		}
+		assert.Equalf(t, want, isFolder(filepath.Join(cache, key)), "after a week, folder %q is there", key)
 	}
 }

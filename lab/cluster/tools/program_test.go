@@ -33,9 +33,8 @@ func TestReplacedModule(t *testing.T) {
 		t.Helper()
 		recipe, err := Program{Name: "greeter", Package: "./greeter", Folder: pinned, Replaced: map[string]string{"example.invalid/words": source}}.recipe()
 		require.NoError(t, err)
-		if dir, err = recipe.ensure(t.Context(), cache, func(Progress) {}); err != nil {
-			t.Fatal(err)
-		}
+		dir, err = recipe.ensure(t.Context(), cache, func(Progress) {})
+		require.NoError(t, err)
 		out, err := exec.Command(dir.Path("greeter")).CombinedOutput()
 		require.NoError(t, err)
 		return dir, string(out)
@@ -43,9 +42,8 @@ func TestReplacedModule(t *testing.T) {
 	first, prints := build()
 	assert.EqualValues(t, "hello", prints, "the program prints")
 	write(source, ".git/index", "changed by git")
-	if again, _ := build(); again != first {
-		t.Errorf("built again in %s, want the program in %s", again, first)
-	}
+	again, _ := build()
+	assert.Equal(t, first, again, "built again in")
 	write(source, "words.go", "package words\nconst Greeting = \"goodbye\"\n")
 	if changed, prints := build(); changed == first || prints != "goodbye" {
 		t.Errorf("after a change of the source the program in %s prints %q", changed, prints)
@@ -54,7 +52,6 @@ func TestReplacedModule(t *testing.T) {
 		t.Errorf("the build has changed go.mod: %q, %v", content, err)
 	}
 	left, err := filepath.Glob(filepath.Join(cache, "*"+partialSuffix))
-	if err != nil || len(left) > 0 {
-		t.Errorf("left in the cache: %q, %v", left, err)
-	}
+	require.NoError(t, err)
+	assert.Empty(t, left, "left in the cache")
 }

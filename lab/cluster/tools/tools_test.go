@@ -21,9 +21,8 @@ func TestEnsureWarm(t *testing.T) {
 	require.NoError(t, err)
 	t.Setenv("PATH", t.TempDir())
 	warm, err := Ensure(t.Context(), func(p Progress) { t.Errorf("a warm start reports %+v", p) })
-	if err != nil || warm != built {
-		t.Fatalf("warm start: got %q, %v; want %q", warm, err, built)
-	}
+	require.NoError(t, err)
+	require.Equal(t, built, warm, "warm start")
 	version, err := exec.Command(built.Path("kubectl"), "version", "--client").CombinedOutput()
 	require.NoError(t, err)
 	pins, err := ToolPins()
@@ -66,9 +65,7 @@ func TestEnsureBuildsOnce(t *testing.T) {
 	all.Wait()
 	count := 0
 	builds.Range(func(any, any) bool { count++; return true })
-	if count != 1 {
-		t.Errorf("built %d times, want once", count)
-	}
+	assert.Equal(t, 1, count, "it is built once")
 }
 
 func TestEnsureRebuildsWhatIsMissing(t *testing.T) {
@@ -120,16 +117,13 @@ func TestKey(t *testing.T) {
 		"another go.sum":  {programs: base.programs, flags: base.flags, pins: [][]byte{[]byte("m"), []byte("t")}},
 		"a moved byte":    {programs: base.programs, flags: base.flags, pins: [][]byte{[]byte("ms"), []byte("")}},
 	} {
-		if same, seen := keys[change.key()]; seen {
-			t.Errorf("%s has the key of %s", name, same)
-		}
+		same, seen := keys[change.key()]
+		assert.Falsef(t, seen, "%s has the key of %s", name, same)
 		keys[change.key()] = name
 	}
 	moved := base
 	moved.folder = "/elsewhere"
-	if moved.key() != base.key() {
-		t.Error("the same pins in another folder have another key")
-	}
+	assert.Equal(t, base.key(), moved.key(), "the same pins in another folder have another key")
 }
 
 // TestCacheFolder: without a folder to write to, the error says how to name another one.
@@ -146,13 +140,10 @@ func TestCacheFolder(t *testing.T) {
 func TestRootIsFoundFromBelow(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)
-	if !isFile(filepath.Join(root, "lab", "cluster", "tools", "tools_test.go")) {
-		t.Errorf("the root is said to be %s, which is not above this file", root)
-	}
+	assert.Truef(t, isFile(filepath.Join(root, "lab", "cluster", "tools", "tools_test.go")), "the root is said to be %s, which is not above this file", root)
 	t.Chdir(t.TempDir())
-	if found, err := Root(); err == nil || !strings.Contains(err.Error(), "clone") {
-		t.Errorf("outside of a clone: got %q, %v; want an error that says what to do", found, err)
-	}
+	found, err := Root()
+	assert.ErrorContainsf(t, err, "clone", "outside of a clone: got %q", found)
 }
 
 func TestLineWriter(t *testing.T) {
@@ -163,9 +154,7 @@ func TestLineWriter(t *testing.T) {
 		w.Write([]byte(part))
 	}
 	assert.Empty(t, cmp.Diff([]string{"one", "two", ""}, lines))
-	if want := "one\ntwo\n\nrest"; all.String() != want {
-		t.Errorf("passed on %q, want %q", all.String(), want)
-	}
+	assert.Equal(t, "one\ntwo\n\nrest", all.String(), "passed on")
 }
 
 func onlyLockIn(t *testing.T, cache string) {
@@ -173,8 +162,6 @@ func onlyLockIn(t *testing.T, cache string) {
 	entries, err := os.ReadDir(cache)
 	require.NoError(t, err)
 	for _, entry := range entries {
-		if entry.Name() != "lock" {
-			t.Errorf("%s is left in the cache", entry.Name())
-		}
+		assert.Equal(t, "lock", entry.Name(), "it is left in the cache")
 	}
 }

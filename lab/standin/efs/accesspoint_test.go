@@ -3,7 +3,6 @@ package efs
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -88,22 +88,15 @@ func TestAccessPoints(t *testing.T) {
 				*first.RootDirectory.CreationInfo.OwnerGID != firstID || first.RootDirectory.CreationInfo.Permissions != "700" {
 				t.Errorf("got %+v", first)
 			}
-			if want := map[string]string{"efs.csi.aws.com/cluster": "true", "team": "harbour"}; !maps.Equal(first.Tags, want) {
-				t.Errorf("it has the tags %v, want %v", first.Tags, want)
-			}
-			if again := r.create(t, "pvc-1", "basePath=/claims"); again.ID != first.ID {
-				t.Errorf("the repeated request made %s, want %s", again.ID, first.ID)
-			}
+			assert.Equal(t, map[string]string{"efs.csi.aws.com/cluster": "true", "team": "harbour"}, first.Tags, "it has the tags")
+			assert.Equal(t, first.ID, r.create(t, "pvc-1", "basePath=/claims").ID, "the repeated request made")
 			second := r.create(t, "pvc-2")
 			if gid(second) != firstID+1 || len(r.EFS.AccessPoints()) != 2 {
 				t.Errorf("the second one has the group %d; there are %d", gid(second), len(r.EFS.AccessPoints()))
 			}
-			if _, err := r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: fileSystem + "::" + first.ID}); err != nil {
-				t.Fatal(err)
-			}
-			if next := r.create(t, "pvc-3"); gid(next) != firstID {
-				t.Errorf("the next one has the group %d, want the free one", gid(next))
-			}
+			_, err := r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: fileSystem + "::" + first.ID})
+			require.NoError(t, err)
+			assert.EqualValues(t, firstID, gid(r.create(t, "pvc-3")), "the next one has the free group")
 			if chosen := r.create(t, "pvc-4", "uid=1001", "gid=1002"); gid(chosen) != 1002 || *chosen.PosixUser.UID != 1001 {
 				t.Errorf("with IDs in its class, it is %+v", chosen.PosixUser)
 			}
@@ -124,24 +117,17 @@ func TestAccessPoints(t *testing.T) {
 func TestReuse(t *testing.T) {
 	r := newRegion(t, V3, 100, Options{})
 	first := r.create(t, "pvc-1", "reuseAccessPoint=true", "csi.storage.k8s.io/pvc/name=website")
-	if again := r.create(t, "pvc-2", "reuseAccessPoint=true", "csi.storage.k8s.io/pvc/name=website"); again.ID != first.ID {
-		t.Errorf("got %s, want %s", again.ID, first.ID)
-	}
-	if _, err := r.ask("pvc-3", "reuseAccessPoint=true", "csi.storage.k8s.io/pvc/name=website", "basePath=/other"); status.Code(err) != codes.AlreadyExists {
-		t.Errorf("with another base path: %v, want %v", err, codes.AlreadyExists)
-	}
-	if other := r.create(t, "pvc-4", "reuseAccessPoint=true", "csi.storage.k8s.io/pvc/name=shop"); other.ID == first.ID {
-		t.Error("another claim got the same access point")
-	}
+	assert.Equal(t, first.ID, r.create(t, "pvc-2", "reuseAccessPoint=true", "csi.storage.k8s.io/pvc/name=website").ID)
+	_, err := r.ask("pvc-3", "reuseAccessPoint=true", "csi.storage.k8s.io/pvc/name=website", "basePath=/other")
+	assert.Equalf(t, codes.AlreadyExists, status.Code(err), "with another base path: %v", err)
+	assert.NotEqual(t, first.ID, r.create(t, "pvc-4", "reuseAccessPoint=true", "csi.storage.k8s.io/pvc/name=shop").ID, "another claim got the same access point")
 }
 
 // TestDirectories: classes can name directories after claims.
 func TestDirectories(t *testing.T) {
 	r := newRegion(t, V2, 100, Options{})
 	named := []string{"subPathPattern=${.PVC.namespace}/${.PVC.name}", "csi.storage.k8s.io/pvc/name=website", "csi.storage.k8s.io/pvc/namespace=web"}
-	if got := r.create(t, "pvc-1", append(named, "ensureUniqueDirectory=false")...).RootDirectory.Path; got != "/web/website" {
-		t.Errorf("the directory is %s", got)
-	}
+	assert.Equal(t, "/web/website", r.create(t, "pvc-1", append(named, "ensureUniqueDirectory=false")...).RootDirectory.Path, "the directory")
 	if got := r.create(t, "pvc-2", named...).RootDirectory.Path; !strings.HasPrefix(got, "/web/website-") || len(got) != len("/web/website-")+36 {
 		t.Errorf("the directory is %s, want one that no other has", got)
 	}
@@ -221,16 +207,13 @@ func TestRefusals(t *testing.T) {
 			if _, err := r.ask("pvc-1", strings.Fields(parameters)...); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
-			if left := r.EFS.AccessPoints(); len(left) > 0 {
-				t.Errorf("EFS has %+v", left)
-			}
+			assert.Empty(t, r.EFS.AccessPoints(), "EFS has")
 		})
 	}
 	r := newRegion(t, V2, 100, Options{})
 	defer r.Inject(gateway.Fault{Action: "CreateAccessPoint", Kind: gateway.Denied})()
-	if _, err := r.ask("pvc-1"); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("without permission: %v, want %v", err, codes.Unauthenticated)
-	}
+	_, err := r.ask("pvc-1")
+	assert.Equalf(t, codes.Unauthenticated, status.Code(err), "without permission: %v", err)
 }
 
 // TestDelete: the directory of an access point stays, or is deleted with it, and nothing else is.
@@ -252,31 +235,24 @@ func TestDelete(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(outside, "kept"), nil, 0o600))
 		require.NoError(t, os.Symlink(outside, filepath.Join(own, "link")))
 		for range 2 {
-			if _, err := r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: fileSystem + "::" + point.ID}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: fileSystem + "::" + point.ID})
+			require.NoError(t, err)
 		}
 		want := []string{}
 		if withDirectory {
 			want = append(want, fileSystem+":/ tls,iam")
 		}
-		if fmt.Sprint(mounted) != fmt.Sprint(want) {
-			t.Errorf("it mounted %q, want %q", mounted, want)
-		}
-		if _, err := os.Stat(own); os.IsNotExist(err) != withDirectory {
-			t.Errorf("with its directory %v: the directory: %v", withDirectory, err)
-		}
+		assert.Equal(t, fmt.Sprint(want), fmt.Sprint(mounted), "it mounted")
+		_, err := os.Stat(own)
+		assert.Equalf(t, withDirectory, os.IsNotExist(err), "with its directory %v: %v", withDirectory, err)
 		for _, kept := range []string{other, filepath.Join(outside, "kept")} {
-			if _, err := os.Stat(kept); err != nil {
-				t.Error(err)
-			}
+			_, err := os.Stat(kept)
+			assert.NoError(t, err)
 		}
 		if left, err := os.ReadDir(r.temporary); len(left) > 0 || err != nil {
 			t.Errorf("where it mounts are %v, %v", left, err)
 		}
-		if left := r.EFS.AccessPoints(); len(left) > 0 {
-			t.Errorf("EFS has %+v", left)
-		}
+		assert.Empty(t, r.EFS.AccessPoints(), "EFS has")
 	}
 }
 
@@ -284,8 +260,7 @@ func TestDelete(t *testing.T) {
 func TestDeleteNothing(t *testing.T) {
 	r := newRegion(t, V3, 100, Options{DeleteRootDir: true})
 	for _, id := range []string{"vol-1", fileSystem, fileSystem + ":/a", fileSystem + "::fsap-0aaaaaaaaaaaaaaaa"} {
-		if _, err := r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
-			t.Errorf("%s: %v", id, err)
-		}
+		_, err := r.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id})
+		assert.NoError(t, err, id)
 	}
 }

@@ -32,9 +32,8 @@ func TestFailedMount(t *testing.T) {
 	if want := `Could not mount "` + fileSystem + `:/" at "` + target + `": no way`; status.Code(err) != codes.Internal || status.Convert(err).Message() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, err := os.Stat(target); !os.IsNotExist(err) {
-		t.Errorf("%s: %v, want it to be gone", target, err)
-	}
+	_, err = os.Stat(target)
+	assert.Truef(t, os.IsNotExist(err), "%s: %v, want it to be gone", target, err)
 }
 
 // TestMostMounts: at the limit of concurrent mounts, another one fails.
@@ -51,9 +50,8 @@ func TestMostMounts(t *testing.T) {
 		first <- err
 	}()
 	<-began
-	if _, err := d.NodePublishVolume(t.Context(), publish(filepath.Join(t.TempDir(), "b"))); status.Code(err) != codes.Aborted {
-		t.Errorf("the second mount: %v, want %v", err, codes.Aborted)
-	}
+	_, err := d.NodePublishVolume(t.Context(), publish(filepath.Join(t.TempDir(), "b")))
+	assert.Equalf(t, codes.Aborted, status.Code(err), "the second mount: %v", err)
 	close(goOn)
 	assert.NoError(t, <-first)
 }
@@ -81,9 +79,8 @@ func TestVolumeMetrics(t *testing.T) {
 		require.NoError(t, err)
 		return response.Usage[0]
 	}
-	if got := ask(); got.Unit != csi.VolumeUsage_UNKNOWN {
-		t.Errorf("at first, got %v", got)
-	}
+	got := ask()
+	assert.Equalf(t, csi.VolumeUsage_UNKNOWN, got.Unit, "at first, got %v", got)
 	cluster.Eventually(t, time.Minute, "the volume to be measured", func(context.Context) error {
 		if got := ask(); got.Unit != csi.VolumeUsage_BYTES || got.Used < 10_000 || got.Total < got.Used {
 			return errors.New(got.String())
@@ -91,12 +88,10 @@ func TestVolumeMetrics(t *testing.T) {
 		return nil
 	})
 	d.volumes.forget(fileSystem)
-	if got := ask(); got.Unit != csi.VolumeUsage_UNKNOWN {
-		t.Errorf("after the volume was unmounted, got %v", got)
-	}
-	if _, err := d.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: fileSystem, VolumePath: "/nowhere"}); status.Code(err) != codes.NotFound {
-		t.Errorf("for a path that does not exist: %v, want %v", err, codes.NotFound)
-	}
+	got = ask()
+	assert.Equalf(t, csi.VolumeUsage_UNKNOWN, got.Unit, "after the volume was unmounted, got %v", got)
+	_, err := d.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: fileSystem, VolumePath: "/nowhere"})
+	assert.Equalf(t, codes.NotFound, status.Code(err), "for a path that does not exist: %v", err)
 }
 
 // TestTaint: the taint of the driver is taken from its node, and no other.
@@ -117,8 +112,6 @@ func TestTaint(t *testing.T) {
 				patched++
 			}
 		}
-		if want := map[bool]int{true: 1}[name == "its own"]; patched != want {
-			t.Errorf("%s: the Node was patched %d times, want %d", name, patched, want)
-		}
+		assert.Equalf(t, map[bool]int{true: 1}[name == "its own"], patched, "%s: the Node was patched", name)
 	}
 }

@@ -173,9 +173,8 @@ func opmWith(t *testing.T) func(*testing.T, string) v1.Image {
 	return func(t *testing.T, catalog string) v1.Image {
 		t.Helper()
 		cache := filepath.Join(t.TempDir(), "cache")
-		if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "serve", catalog, "--cache-dir="+cache, "--cache-only", "--pprof-addr=", "-t", os.DevNull).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "serve", catalog, "--cache-dir="+cache, "--cache-only", "--pprof-addr=", "-t", os.DevNull).CombinedOutput()
+		require.NoErrorf(t, err, "%s", out)
 		return withCatalog(t, base, catalog, cache)
 	}
 }
@@ -193,9 +192,8 @@ func withCatalog(t *testing.T, base v1.Image, catalog, cache string) v1.Image {
 	require.NoError(t, err)
 	config = config.DeepCopy()
 	config.Config.Entrypoint, config.Config.Cmd = []string{"/bin/opm"}, []string{"serve", "/configs", "--cache-dir=/tmp/cache"}
-	if built, err = mutate.ConfigFile(built, config); err != nil {
-		t.Fatal(err)
-	}
+	built, err = mutate.ConfigFile(built, config)
+	require.NoError(t, err)
 	return built
 }
 
@@ -216,9 +214,8 @@ func contentOnly(t *testing.T, catalog string) string {
 func layoutOf(t *testing.T, of v1.Image) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "layout")
-	if _, err := layout.Write(dir, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: of})); err != nil {
-		t.Fatal(err)
-	}
+	_, err := layout.Write(dir, mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: of}))
+	require.NoError(t, err)
 	return dir
 }
 
@@ -236,9 +233,7 @@ func (b bed) limitMemory(t *testing.T, limited bool) {
 	} else {
 		err = b.Client().Delete(t.Context(), r)
 	}
-	if client.IgnoreAlreadyExists(client.IgnoreNotFound(err)) != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, client.IgnoreAlreadyExists(client.IgnoreNotFound(err)))
 }
 
 // figures are the resources that a pod used. Memory is in bytes: anonymous, and the kernel's for the pod.
@@ -392,9 +387,8 @@ func (b bed) restarts(t *testing.T) (count int32) {
 func (b bed) failedProbes(t *testing.T) (count int32) {
 	t.Helper()
 	pod, err := b.pod(t.Context())
-	if err != nil || pod == nil {
-		t.Fatalf("there is no pod: %v", err)
-	}
+	require.NoError(t, err)
+	require.NotNil(t, pod, "there is no pod")
 	events := &corev1.EventList{}
 	require.NoError(t, b.Client().List(t.Context(), events, client.InNamespace(pod.Namespace)))
 	for _, e := range events.Items {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/cluster"
 )
@@ -127,9 +129,7 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Compare(driver, "home", test.requests)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if !slices.Equal(got.Refused, test.refused) || !slices.Equal(got.Unused, test.unused) {
 				t.Errorf("refused %q and unused %q, want %q and %q", got.Refused, got.Unused, test.refused, test.unused)
 			}

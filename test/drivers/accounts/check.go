@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/lab/cluster"
 )
@@ -15,20 +18,14 @@ import (
 func Check(t testing.TB, c *cluster.Cluster, driver drivers.Driver, namespace string, unexercised map[string]string) {
 	t.Helper()
 	result, err := Compare(driver, namespace, c.Audit(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, refused := range result.Refused {
 		t.Errorf("the API server refused: %s", refused)
 	}
 	for _, unused := range result.Unused {
-		if unexercised[unused] == "" {
-			t.Errorf("no program needed the permission %s", unused)
-		}
+		assert.NotEmptyf(t, unexercised[unused], "no program needed the permission %s", unused)
 	}
 	for _, excused := range slices.Sorted(maps.Keys(unexercised)) {
-		if !slices.Contains(result.Unused, excused) {
-			t.Errorf("%s is used, or is no permission, but there is a reason why it cannot be used: %s", excused, unexercised[excused])
-		}
+		assert.Containsf(t, result.Unused, excused, "it is used, or no permission, but there is a reason why it cannot be used: %s", unexercised[excused])
 	}
 }

@@ -94,9 +94,7 @@ func (a *adopted) runUntil(t *testing.T, kill func(migrate.Event) bool) *adoptio
 	defer cancel()
 	p, _, err := adoption.Adopt.Ensure(ctx, a.to(), adoption.Request{Driver: a.Driver})
 	require.NoError(t, err)
-	if !p.Safe {
-		t.Fatalf("the plan is not safe:\n%s", p.Text(findings.Plain))
-	}
+	require.Truef(t, p.Safe, "the plan is not safe:\n%s", p.Text(findings.Plain))
 	killed := false
 	err = adoption.Adopt.Apply(ctx, a.to(), p, migrate.Options{Report: func(e migrate.Event) {
 		t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)

@@ -359,9 +359,7 @@ func (a *adopted) useNew(t *testing.T) {
 func (a *adopted) restore(t *testing.T) {
 	source := &corev1.TypedLocalObjectReference{APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: a.snapshot.GetName()}
 	a.use(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[1]}, testbed.Claim{Class: a.ofWriters, Source: source}, func(pod testbed.RunningPod, _ *corev1.PersistentVolumeClaim) {
-		if records := strings.Count(pod.Read(t, "writer"), "\n"); records == 0 {
-			t.Error("the volume of the snapshot has no record of the writer")
-		}
+		assert.NotZero(t, strings.Count(pod.Read(t, "writer"), "\n"), "the volume of the snapshot has no record of the writer")
 	})
 }
 

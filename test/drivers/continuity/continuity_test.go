@@ -299,9 +299,7 @@ func (w *watch) reinstall(t *testing.T) {
 	if err := w.Client().List(t.Context(), all, client.InNamespace(key.Namespace), client.HasLabels{"operators.coreos.com/" + key.Name + "." + key.Namespace}); err != nil {
 		t.Fatal(err)
 	}
-	if len(all.Items) == 0 {
-		t.Fatal("no ClusterServiceVersion has the package's label")
-	}
+	require.NotEmpty(t, all.Items, "no ClusterServiceVersion has the package's label")
 	for _, csv := range all.Items {
 		w.Delete(t, &csv)
 	}
@@ -331,8 +329,7 @@ func (w *watch) reinstall(t *testing.T) {
 	subscription.Status = v1alpha1.SubscriptionStatus{}
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
-	if _, err := journey.Subscribe(ctx, w.Client(), subscription); err != nil {
-		t.Fatal(err)
-	}
+	_, err := journey.Subscribe(ctx, w.Client(), subscription)
+	require.NoError(t, err)
 	w.AwaitReady(t)
 }

@@ -317,9 +317,7 @@ func (l *life) renewCertificates(t *testing.T) {
 	l.journal.note("with new certificates, %d of %d pods of the driver were replaced", l.replaced(t, before), len(before))
 	secrets := &corev1.SecretList{}
 	require.NoError(t, l.Client().List(t.Context(), secrets, client.HasLabels{cloudcredential.OwnerMark}))
-	if len(secrets.Items) == 0 {
-		t.Fatal("there are no cloud credentials")
-	}
+	require.NotEmpty(t, secrets.Items, "there are no cloud credentials")
 	for _, secret := range secrets.Items {
 		former := string(secret.Data["aws_access_key_id"])
 		require.NoError(t, l.Client().Delete(t.Context(), &secret))
@@ -375,9 +373,7 @@ func (l *life) replaceNode(t *testing.T) {
 	pods := &corev1.PodList{}
 	require.NoError(t, l.Client().List(t.Context(), pods, client.MatchingFields{"spec.nodeName": name}))
 	for _, pod := range pods.Items {
-		if err := l.Client().Delete(t.Context(), &pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, client.IgnoreNotFound(l.Client().Delete(t.Context(), &pod, client.GracePeriodSeconds(0))))
 	}
 	require.NoError(t, l.StartNode(name))
 	l.region.DescribeNode(t, l.Cluster, at)
@@ -391,9 +387,7 @@ func (l *life) replaceNode(t *testing.T) {
 // checkFile checks that a pod finds the records that another one has written.
 func (l *life) checkFile(t *testing.T, pod testbed.RunningPod, file string, records int) {
 	t.Helper()
-	if lines := strings.Count(pod.Read(t, file), "\n"); lines < records {
-		t.Errorf("pod %s finds %d records in %s, want at least the %d that were reported", pod.Name, lines, file, records)
-	}
+	assert.GreaterOrEqualf(t, strings.Count(pod.Read(t, file), "\n"), records, "pod %s finds fewer records in %s than were reported", pod.Name, file)
 }
 
 // restore restores etcd from a backup, since which the driver was rolled out, the operator restarted, and a volume created.
@@ -412,9 +406,7 @@ func (l *life) restore(t *testing.T) {
 	require.NoError(t, l.Restore(t.Context(), backup))
 	now, err := l.custom(t.Context())
 	require.NoError(t, err)
-	if now.Spec.LogLevel != then.Spec.LogLevel {
-		t.Errorf("the log level is %s, want %s as in the backup", now.Spec.LogLevel, then.Spec.LogLevel)
-	}
+	assert.Equal(t, then.Spec.LogLevel, now.Spec.LogLevel, "the log level")
 	assert.NoError(t, l.Gone(lost)(t.Context()), "the claim that was created after the backup")
 	// Only running processes show that the cluster works again: pods and leases in etcd are from the time of the backup.
 	before = l.DriverPods(t)
@@ -444,12 +436,8 @@ func (l *life) applyOften(t *testing.T) {
 			l.awaitSettled(t)
 		}
 	}
-	if gone := l.replaced(t, before); gone > 0 {
-		t.Errorf("%d of %d pods of the driver were replaced, want none", gone, len(before))
-	}
-	if now := l.generations(t); !slices.Equal(now, generations) {
-		t.Errorf("the driver's Deployment and DaemonSet had the generations %q, and have %q", generations, now)
-	}
+	assert.Zerof(t, l.replaced(t, before), "pods of the driver that were replaced, of %d", len(before))
+	assert.Equal(t, generations, l.generations(t), "the generations of the driver's Deployment and DaemonSet")
 }
 
 // generations are the generations of the driver's Deployments and DaemonSets.
@@ -496,9 +484,8 @@ func (l *life) remove(t *testing.T) {
 // isGone checks that the driver's objects are gone, and that the volume is left.
 func (l *life) isGone(t *testing.T) {
 	for _, object := range l.objects(t) {
-		if err := l.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); !apierrors.IsNotFound(err) {
-			t.Errorf("%s %s: got the error %v, want it gone", object.GetKind(), object.GetName(), err)
-		}
+		err := l.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object)
+		assert.Truef(t, apierrors.IsNotFound(err), "%s %s: got the error %v, want it gone", object.GetKind(), object.GetName(), err)
 	}
 	cluster.Eventually(t, testbed.Limit, "the driver's pods to be gone", func(context.Context) error {
 		if pods := l.DriverPods(t); len(pods) > 0 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -115,9 +116,7 @@ func moveByEach(t *testing.T, start func(*testing.T, *movedDriver, map[string]st
 				{"another volume is created", func(t *testing.T) { m.useVolume(t, "with-olm-v0") }, nil},
 			})
 			for _, e := range m.journal {
-				if e.pause > longest {
-					t.Errorf("while %s, a writer paused for %s, want at most %s", e.what, e.pause, longest)
-				}
+				assert.LessOrEqualf(t, e.pause, longest, "while %s, a writer paused for", e.what)
 			}
 		})
 	}
@@ -164,9 +163,7 @@ func (m *movedDriver) move(t *testing.T, to move.Target) {
 		Content: func(_ context.Context, b *fbc.Bundle) (*refusal.Bundle, error) { return refusal.FromCatalog(b) },
 	})
 	require.NoError(t, err)
-	if !p.Safe {
-		t.Fatalf("it is refused:\n%s", p.Text(findings.Plain))
-	}
+	require.Truef(t, p.Safe, "it is refused:\n%s", p.Text(findings.Plain))
 	require.NoError(t, move.Move.Apply(ctx, seen, p, migrate.Options{Report: func(e migrate.Event) { t.Logf("%s: %s %s", e.Step, e.Does, e.Waits) }}))
 }
 
@@ -202,9 +199,7 @@ func (m *movedDriver) observe(t *testing.T) map[string]string {
 	local := client.InNamespace(cluster.OperatorNamespace)
 	list(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, local)
 	for _, o := range m.objects(t) {
-		if err := m.Client().Get(t.Context(), client.ObjectKeyFromObject(o), o); client.IgnoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, client.IgnoreNotFound(m.Client().Get(t.Context(), client.ObjectKeyFromObject(o), o)))
 		add(o, o.GetKind(), "")
 	}
 	pods := &corev1.PodList{}
@@ -228,9 +223,7 @@ func (m *movedDriver) mustBeAs(t *testing.T, before map[string]string) {
 	m.AwaitReady(t)
 	now, pods := m.observe(t), 0
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if now[name] != before[name] {
-			t.Errorf("%s was %q, and is %q", name, before[name], now[name])
-		}
+		assert.Equal(t, before[name], now[name], name)
 		if strings.HasPrefix(name, "Pod ") {
 			pods++
 		}

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -198,9 +199,8 @@ func (p *published) mustBe(t *testing.T, pod *corev1.Pod, img v1.Image) {
 		user = fmt.Sprint(*given)
 	}
 	status, err := os.ReadFile(filepath.Join(process, "status"))
-	if want := fmt.Sprintf("\nUid:\t%[1]s\t%[1]s\t%[1]s\t%[1]s\n", user); err != nil || !strings.Contains(string(status), want) {
-		t.Errorf("pod %s: want the line %q in\n%s%v", pod.Name, want, status, err)
-	}
+	require.NoErrorf(t, err, "pod %s", pod.Name)
+	assert.Containsf(t, string(status), fmt.Sprintf("\nUid:\t%[1]s\t%[1]s\t%[1]s\t%[1]s\n", user), "pod %s", pod.Name)
 }
 
 // gather runs must-gather's image as `oc adm must-gather` does: in a pod that may do anything, with a second container
@@ -223,15 +223,12 @@ func (p *published) gather(t *testing.T) {
 	require.NoError(t, p.Client().Create(t.Context(), pod))
 	p.AwaitPod(t, pod)
 	folder := filepath.Join(t.TempDir(), "must-gather")
-	if out, err := p.Kubectl(t.Context(), "cp", "--container=copy", namespace+"/must-gather:/must-gather", folder).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := p.Kubectl(t.Context(), "cp", "--container=copy", namespace+"/must-gather:/must-gather", folder).CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
 	files := mustgather.Files(t, folder)
 	// Only OpenShift has that ConfigMap.
 	const unverified = "efs.csi.aws.com/operator/metrics.txt: cannot verify the operator's certificate: there is no ConfigMap openshift-service-ca.crt in namespace openshift-operators\n"
-	if missing := files["missing.txt"]; missing != unverified {
-		t.Errorf("not collected:\n%s\nwant\n%s", missing, unverified)
-	}
+	assert.Equal(t, unverified, files["missing.txt"], "not collected")
 	mustgather.Check(t, files, map[string]string{
 		"version":                               "aws-efs-operator.v1.0.1",
 		"efs.csi.aws.com/clustercsidriver.yaml": "type: Available",

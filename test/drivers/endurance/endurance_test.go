@@ -73,9 +73,7 @@ func TestChurn(t *testing.T) {
 		t.Error(grows)
 	}
 	bed.CheckNoRestarts(t)
-	if volumes := bed.Region.EC2.Volumes(); len(volumes) != *standing {
-		t.Errorf("the cloud has %d volumes, want those of %d claims", len(volumes), *standing)
-	}
+	assert.Len(t, bed.Region.EC2.Volumes(), *standing, "volumes in the cloud")
 }
 
 // churn creates and deletes claims.

@@ -112,9 +112,8 @@ func (h hollowNodes) runPods(t testing.TB) (stop func()) {
 			t.Logf("pod %s of node %s: %v", pod.Name, pod.Spec.NodeName, err)
 		}
 	}
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, object any) { do(object) }}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, object any) { do(object) }})
+	require.NoError(t, err)
 	end := make(chan struct{})
 	factory.Start(end)
 	return func() {

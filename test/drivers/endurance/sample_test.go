@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // sample holds the programs' resource use during a part of the time.
@@ -70,12 +72,8 @@ func TestGrowth(t *testing.T) {
 		"requests": {memory: flat.memory, requests: map[string]float64{"csi-provisioner": 9}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if grows := growth(flat, last); len(grows) != 1 {
-				t.Errorf("it finds %q, want one growth", grows)
-			}
+			assert.Len(t, growth(flat, last), 1, "it finds")
 		})
 	}
-	if grows := growth(flat, flat); len(grows) != 0 {
-		t.Errorf("it finds %q, want none", grows)
-	}
+	assert.Empty(t, growth(flat, flat), "it finds")
 }

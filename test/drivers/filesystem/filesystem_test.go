@@ -74,9 +74,7 @@ func TestFileSystem(t *testing.T) {
 		creator.run(t, "aws", "create", "--access-point", "/team-a")
 	}
 	bed := testbed.Start(t, testbed.Options{Driver: driver.Driver, Cloud: cloud})
-	if made := region.EFS.FileSystems(); len(made) != 2 {
-		t.Fatalf("the cloud has the file systems %+v, want that of the neighbour and one that was created", made)
-	}
+	require.Len(t, region.EFS.FileSystems(), 2, "the cloud has the file systems")
 
 	// The same command again creates nothing, and prints the IDs and instructions again.
 	namespace := bed.Namespace(t)
@@ -85,13 +83,10 @@ func TestFileSystem(t *testing.T) {
 	shared.Namespace = namespace
 	kubectl := bed.Kubectl(t.Context(), "apply", "-f", "-")
 	kubectl.Stdin = bytes.NewReader(creator.run(t, "aws", "create", "-o", "storageclass"))
-	if out, err := kubectl.CombinedOutput(); err != nil {
-		t.Fatalf("kubectl apply: %v\n%s", err, out)
-	}
+	out, err := kubectl.CombinedOutput()
+	require.NoErrorf(t, err, "kubectl apply\n%s", out)
 	useBoth(t, bed, shared, "efs-dynamic")
-	if points := region.EFS.AccessPoints(); len(points) != 2 {
-		t.Errorf("the cloud has the access points %+v, want that of the SharedVolume and that of the claim", points)
-	}
+	assert.Len(t, region.EFS.AccessPoints(), 2, "the cloud has the access points")
 
 	destroy := []string{"aws", "destroy", "--infra-id", cluster.InfrastructureName}
 	auditor := administrator{programs.Berth, append(region.Environment(t, nil), aws.Variables(region.AddUser(t, "auditor", removal.PermissionsToFind...))...)}
@@ -114,9 +109,8 @@ func TestFileSystem(t *testing.T) {
 		t.Errorf("the cloud still has the access points %+v and the mount targets %+v", points, targets)
 	}
 	assert.Empty(t, cmp.Diff(machines, region.EC2.SecurityGroups()), "the security groups are not those of before (-before +after)")
-	if out := remover.run(t, destroy...); !strings.Contains(string(out), "0 to delete, 0 to keep") {
-		t.Errorf("when all is gone, it prints\n%s", out)
-	}
+	out = remover.run(t, destroy...)
+	assert.Containsf(t, string(out), "0 to delete, 0 to keep", "when all is gone, it prints\n%s", out)
 }
 
 // useBoth has pods on two nodes share a SharedVolume, and one use a claim of a class.
@@ -131,9 +125,7 @@ func useBoth(t *testing.T, bed *testbed.Testbed, shared *sharedvolume.SharedVolu
 	first := bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: website})
 	second := bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: website})
 	first.Write(t, "greeting", "ahoy")
-	if got := second.Read(t, "greeting"); got != "ahoy" {
-		t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[1], got)
-	}
+	assert.Equalf(t, "ahoy", second.Read(t, "greeting"), "the pod on node %s reads", testbed.Nodes[1])
 	claim := bed.Claim(t, testbed.Claim{Namespace: shared.Namespace, Name: "files", Class: class})
 	third := bed.Run(t, testbed.Pod{Name: "third", Node: testbed.Nodes[0], Claim: claim})
 	third.Write(t, "greeting", "aye")

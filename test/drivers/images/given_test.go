@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,9 +148,7 @@ func TestPublishedImage(t *testing.T) {
 		for _, layer := range layers {
 			got = append(got, namesIn(t, layer)...)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s has the files %q, want %q", repository, got, want)
-		}
+		assert.Equalf(t, want, got, "%s has the files", repository)
 		if config, err := image.ConfigFile(); err != nil || !slices.Equal(config.Config.Entrypoint, []string{"/opt/" + ofImage}) {
 			t.Errorf("%s: %+v, %v; want the entrypoint of the published image", repository, config, err)
 		}
@@ -187,9 +186,8 @@ func TestPublishedImageIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			namePublished(t, test.lines...)
-			if _, err := Archive(t.Context(), nil, probe+":4.21"); err == nil || !strings.Contains(err.Error(), test.err) {
-				t.Errorf("got error %v, want %q in it", err, test.err)
-			}
+			_, err := Archive(t.Context(), nil, probe+":4.21")
+			assert.ErrorContains(t, err, test.err)
 		})
 	}
 	t.Run("no file", func(t *testing.T) {
@@ -215,7 +213,6 @@ func TestRealProgramsNeedMore(t *testing.T) {
 	const driver = efsDriver + "v3.4.1"
 	require.NoError(t, os.WriteFile(filepath.Join(folder, driver), content, 0o755))
 	t.Setenv(programs.GivenVariable, folder)
-	if _, err := Archive(t.Context(), nil, "public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver:v3.4.1"); err == nil || !strings.Contains(err.Error(), programs.WantEFSUtils) {
-		t.Errorf("the real EFS driver without efs-utils: got error %v, want %q in it", err, programs.WantEFSUtils)
-	}
+	_, err = Archive(t.Context(), nil, "public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver:v3.4.1")
+	assert.ErrorContains(t, err, programs.WantEFSUtils, "the real EFS driver without efs-utils")
 }

@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/drivers/registry"
@@ -39,9 +40,8 @@ func TestDefinitionsHaveImages(t *testing.T) {
 		for _, image := range d.Images {
 			tag, err := name.NewTag(image.Default)
 			require.NoError(t, err)
-			if _, ok := contents[tag.Repository.Name()]; !ok {
-				t.Errorf("%s: %s: package images has no %s", d.Name, image.Env, tag.Repository.Name())
-			}
+			_, ok := contents[tag.Repository.Name()]
+			assert.Truef(t, ok, "%s: %s: package images has no %s", d.Name, image.Env, tag.Repository.Name())
 		}
 	}
 }
@@ -55,9 +55,7 @@ func TestEveryProgramIsPacked(t *testing.T) {
 	}
 	slices.Sort(packed)
 	packed = slices.Compact(packed)
-	if names := programs.Names(); !slices.Equal(packed, names) {
-		t.Errorf("images have %q, and the programs are %q", packed, names)
-	}
+	assert.Equal(t, programs.Names(), packed, "the programs that images have")
 }
 
 // answers are arguments that make programs answer at once, and a text in the answer. VERSION stands for the program's
@@ -132,20 +130,14 @@ func TestImages(t *testing.T) {
 			c := contents[repository]
 			root, config := unpacked(t, repository+":test")
 			answer, ok := answers[c.program]
-			if !ok {
-				t.Fatalf("no arguments are known for %s", c.program)
-			}
+			require.Truef(t, ok, "no arguments are known for %s", c.program)
 			version, err := programs.Version(c.program)
 			require.NoError(t, err)
 			out := runIn(t, root, config, append(config.Entrypoint, answer.args)...)
-			if want := strings.ReplaceAll(answer.want, "VERSION", version); !strings.Contains(out, want) {
-				t.Errorf("%s %s prints\n%s\nwant %q in it", c.program, answer.args, out, want)
-			}
+			assert.Containsf(t, out, strings.ReplaceAll(answer.want, "VERSION", version), "%s %s prints", c.program, answer.args)
 			for _, commands := range c.helpers() {
 				for command, want := range commands {
-					if out := runIn(t, root, config, strings.Fields(command)...); !strings.Contains(out, want) {
-						t.Errorf("%s prints\n%s\nwant %q in it", command, out, want)
-					}
+					assert.Containsf(t, runIn(t, root, config, strings.Fields(command)...), want, "%s prints", command)
 				}
 			}
 		})
@@ -174,9 +166,8 @@ func (c content) helpers() []map[string]string {
 
 func TestUnknownImage(t *testing.T) {
 	for _, reference := range []string{"quay.io/openshift/origin-csi-liveness:4.21", "livenessprobe", "quay.io/openshift/origin-csi-livenessprobe@sha256:" + strings.Repeat("0", 64)} {
-		if _, err := Archive(t.Context(), nil, reference); err == nil || !strings.Contains(err.Error(), reference) {
-			t.Errorf("pack %s: got %v, want an error that names it", reference, err)
-		}
+		_, err := Archive(t.Context(), nil, reference)
+		assert.ErrorContainsf(t, err, reference, "pack %s", reference)
 	}
 }
 
@@ -186,9 +177,8 @@ func unpacked(t *testing.T, reference string) (root string, config v1.Config) {
 	archive, err := Archive(t.Context(), nil, reference)
 	require.NoError(t, err)
 	again, err := Archive(t.Context(), nil, reference)
-	if err != nil || again != archive {
-		t.Errorf("packed again: %q, %v; want %q from the cache", again, err, archive)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, archive, again, "packed again")
 	tag, err := name.NewTag(reference)
 	require.NoError(t, err)
 	image, err := tarball.ImageFromPath(archive, &tag) // fails without an image of this reference
@@ -242,9 +232,7 @@ func runIn(t *testing.T, root string, config v1.Config, command ...string) strin
 				break
 			}
 		}
-		if path == "" {
-			t.Fatalf("the image has no %s", command[0])
-		}
+		require.NotEmptyf(t, path, "the image has no %s", command[0])
 	}
 	cmd := exec.CommandContext(t.Context(), path, command[1:]...)
 	cmd.Env, cmd.Dir = config.Env, "/"

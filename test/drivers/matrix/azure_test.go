@@ -53,9 +53,7 @@ func (b azureBed) volume(t *testing.T, claim *corev1.PersistentVolumeClaim) fold
 func (b azureBed) expand(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	t.Helper()
 	b.Expand(t, claim, "2Gi")
-	if got := b.volume(t, claim).Bytes; got != 2<<30 {
-		t.Errorf("the volume has %d bytes, want 2 GiB", got)
-	}
+	assert.EqualValues(t, 2<<30, b.volume(t, claim).Bytes, "bytes of the volume")
 }
 
 // copies makes a snapshot of a claim and a copy of that, and one of the claim itself. The file of a name has the content, and
@@ -64,9 +62,7 @@ func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, clas
 	t.Helper()
 	snapshot := b.Snapshot(t, claim, "snapshot", class)
 	made := b.storage.Left(t, folders.Snapshots)
-	if len(made) != 1 {
-		t.Fatalf("the storage has the snapshots %q, want one", made)
-	}
+	require.Len(t, made, 1, "the storage has the snapshots")
 	record, err := b.storage.Get(folders.Snapshots, made[0])
 	require.NoError(t, err)
 	wantAzureTags(t, "snapshot", record, tags)
@@ -105,9 +101,7 @@ func (b azureBed) wantEmpty(t *testing.T) {
 func (b azureBed) wantLogins(t *testing.T) {
 	t.Helper()
 	calls := b.storage.Calls()
-	if len(calls) == 0 {
-		t.Error("nobody called the storage")
-	}
+	assert.NotEmpty(t, calls, "nobody called the storage")
 	for _, call := range calls {
 		if call.Error != nil {
 			t.Errorf("%s: %v", call.Method, call.Error)

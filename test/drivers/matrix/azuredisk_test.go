@@ -30,9 +30,7 @@ func testAzureDisk(t *testing.T) {
 	t.Run("default_class", func(t *testing.T) {
 		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: azureDiskClass}}
 		bed.read(t, class)
-		if got := class.Annotations["storageclass.kubernetes.io/is-default-class"]; got != "true" {
-			t.Errorf("the annotation that makes the class the default is %q on a fresh cluster, want true", got)
-		}
+		assert.Equal(t, "true", class.Annotations["storageclass.kubernetes.io/is-default-class"], "the annotation that makes the class the default")
 	})
 	t.Run("nodes", func(t *testing.T) {
 		for _, name := range testbed.Nodes {

@@ -3,6 +3,7 @@ package matrix
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,9 +38,7 @@ func testAzureFile(t *testing.T) {
 		first = bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: files})
 		second = bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: files})
 		first.Write(t, "greeting", "ahoy")
-		if got := second.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[1], got)
-		}
+		assert.Equalf(t, "ahoy", second.Read(t, "greeting"), "the pod on node %s reads", testbed.Nodes[1])
 	})
 	t.Run("expand", func(t *testing.T) { bed.expand(t, files) })
 	t.Run("snapshot", func(t *testing.T) { bed.copies(t, files, "csi-azurefile-vsc", "greeting", "ahoy", "") })

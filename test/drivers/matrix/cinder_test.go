@@ -199,9 +199,7 @@ func (b *cinderBed) wantNoDefaultClass(t *testing.T) {
 	classes := &storagev1.StorageClassList{}
 	require.NoError(t, b.Client().List(t.Context(), classes))
 	for _, class := range classes.Items {
-		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
-			t.Errorf("the class %s is the default", class.Name)
-		}
+		assert.NotEqualf(t, "true", class.Annotations["storageclass.kubernetes.io/is-default-class"], "the class %s is the default", class.Name)
 	}
 }
 
@@ -218,9 +216,7 @@ func (b *cinderBed) wantAttached(t *testing.T, claim *corev1.PersistentVolumeCla
 // There is no way around it: the cloud serves nothing without TLS.
 func (b *cinderBed) wantEndpoint(t *testing.T) {
 	t.Helper()
-	if url := b.cloud.Login().URL; url != "https://"+testbed.OpenStackAddress+"/identity/v3" {
-		t.Errorf("Keystone is at %s, want https at %s", url, testbed.OpenStackAddress)
-	}
+	assert.Equal(t, "https://"+testbed.OpenStackAddress+"/identity/v3", b.cloud.Login().URL, "Keystone is at")
 	answered := map[openstack.Service]int{}
 	for _, call := range b.cloud.Calls() {
 		if call.Code >= 200 && call.Code < 300 {
@@ -228,9 +224,7 @@ func (b *cinderBed) wantEndpoint(t *testing.T) {
 		}
 	}
 	for _, service := range []openstack.Service{openstack.Keystone, openstack.Cinder, openstack.Nova} {
-		if answered[service] == 0 {
-			t.Errorf("successful requests: %v, want some to %s", answered, service)
-		}
+		assert.NotZerof(t, answered[service], "successful requests: %v, want some to %s", answered, service)
 	}
 }
 

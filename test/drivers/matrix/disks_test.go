@@ -43,9 +43,7 @@ func volumeOf[V any](t *testing.T, b *disks, claim *corev1.PersistentVolumeClaim
 	t.Helper()
 	handle := b.Bound(t, claim).Spec.CSI.VolumeHandle
 	at := slices.IndexFunc(all, func(v V) bool { return has(v, handle) })
-	if at < 0 {
-		t.Fatalf("claim %s is of volume %s, and the cloud has %+v", claim.Name, handle, all)
-	}
+	require.GreaterOrEqualf(t, at, 0, "claim %s is of volume %s, and the cloud has %+v", claim.Name, handle, all)
 	return all[at]
 }
 

@@ -132,9 +132,7 @@ func testEBSOfPlatform(t *testing.T) {
 func (b *ebsBed) wantPrincipal(t *testing.T, prefix string) {
 	t.Helper()
 	calls := b.cloud.Calls()
-	if len(calls) == 0 {
-		t.Error("nobody called AWS")
-	}
+	assert.NotEmpty(t, calls, "nobody called AWS")
 	for _, call := range calls {
 		if !strings.HasPrefix(call.Principal, prefix) && call.Action != "AssumeRoleWithWebIdentity" {
 			t.Errorf("%s was called by %q, want %s", call.Action, call.Principal, prefix)
@@ -145,9 +143,7 @@ func (b *ebsBed) wantPrincipal(t *testing.T, prefix string) {
 func wantTags(t *testing.T, got, want map[string]string) {
 	t.Helper()
 	for key, value := range want {
-		if got[key] != value {
-			t.Errorf("the tag %s has the value %q, want %q; all are %v", key, got[key], value, got)
-		}
+		assert.Equalf(t, value, got[key], "the tag %s; all are %v", key, got)
 	}
 }
 
@@ -223,7 +219,5 @@ func testEBSWithTokens(t *testing.T) {
 			sessions++
 		}
 	}
-	if sessions < 2 {
-		t.Errorf("the driver started %d sessions, want a new one when the first has ended", sessions)
-	}
+	assert.GreaterOrEqual(t, sessions, 2, "sessions of the driver, of which the first has ended")
 }

@@ -117,9 +117,7 @@ func (b efsBed) addClass(t *testing.T, name string, mode storagev1.VolumeBinding
 func (b efsBed) accessPoint(t *testing.T) efs.AccessPoint {
 	t.Helper()
 	points := b.region.EFS.AccessPoints()
-	if len(points) != 1 {
-		t.Fatalf("the cloud has the access points %+v, want one", points)
-	}
+	require.Len(t, points, 1, "the cloud has the access points")
 	return points[0]
 }
 
@@ -129,13 +127,9 @@ func (b efsBed) share(t *testing.T, claim *corev1.PersistentVolumeClaim) []clien
 	first := b.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
 	second := b.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
 	first.Write(t, "greeting", "ahoy")
-	if got := second.Read(t, "greeting"); got != "ahoy" {
-		t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[1], got)
-	}
+	assert.Equalf(t, "ahoy", second.Read(t, "greeting"), "the pod on node %s reads", testbed.Nodes[1])
 	second.Write(t, "answer", "aye")
-	if got := first.Read(t, "answer"); got != "aye" {
-		t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[0], got)
-	}
+	assert.Equalf(t, "aye", first.Read(t, "answer"), "the pod on node %s reads", testbed.Nodes[0])
 	return []client.Object{first.Pod, second.Pod}
 }
 
@@ -148,9 +142,7 @@ func (b efsBed) checkTunnels(t *testing.T) {
 		FileSystem: efsFileSystem, AccessPoint: point.ID,
 	}
 	for _, got := range b.files.NFS.Requests() {
-		if got != want {
-			t.Errorf("a mount was %+v, want %+v", got, want)
-		}
+		assert.Equal(t, want, got, "a mount")
 	}
 }
 
@@ -186,9 +178,7 @@ func testEFS(t *testing.T, version efsVersion) {
 	t.Run("provision", func(t *testing.T) {
 		volume := bed.Bound(t, claim)
 		point := bed.accessPoint(t)
-		if want := version.handle + efsFileSystem + "::" + point.ID; volume.Spec.CSI.VolumeHandle != want {
-			t.Errorf("the volume is %q, want %q", volume.Spec.CSI.VolumeHandle, want)
-		}
+		assert.Equal(t, version.handle+efsFileSystem+"::"+point.ID, volume.Spec.CSI.VolumeHandle, "the volume")
 		if point.FileSystemID != efsFileSystem || !strings.HasPrefix(point.RootDirectory.Path, "/claims/") || point.PosixUser == nil {
 			t.Errorf("the cloud has %+v", point)
 		}
@@ -215,18 +205,14 @@ func testEFS(t *testing.T, version efsVersion) {
 	t.Run("SharedVolume", func(t *testing.T) { bed.testSharedVolume(t, claim) })
 	t.Run("delete", func(t *testing.T) {
 		folder := bed.files.Folder(efsFileSystem) + bed.accessPoint(t).RootDirectory.Path
-		if _, err := os.Stat(folder); err != nil {
-			t.Errorf("before the claim is deleted: %v", err)
-		}
+		_, err := os.Stat(folder)
+		assert.NoError(t, err, "before the claim is deleted")
 		volume := bed.Bound(t, claim)
 		bed.Delete(t, append(users, claim)...)
 		cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
-		if left := bed.region.EFS.AccessPoints(); len(left) > 0 {
-			t.Errorf("the cloud still has the access points %+v", left)
-		}
-		if _, err := os.Stat(folder); !os.IsNotExist(err) {
-			t.Errorf("the file system still has the claim's files; error %v", err)
-		}
+		assert.Empty(t, bed.region.EFS.AccessPoints(), "the cloud still has the access points")
+		_, err = os.Stat(folder)
+		assert.Truef(t, os.IsNotExist(err), "the file system still has the claim's files; error %v", err)
 	})
 	t.Run("first_consumer", bed.testFirstConsumer)
 	t.Run("without_metadata", bed.testWithoutMetadata)
@@ -261,14 +247,11 @@ func (b efsBed) testCrossAccount(t *testing.T) {
 	before := len(b.region.Calls())
 	claim := b.Claim(t, testbed.Claim{Namespace: b.Namespace(t), Name: "finance", Class: documented["StorageClass"].GetName()})
 	volume := b.Bound(t, claim)
-	if point := b.accessPoint(t); point.FileSystemID != financeFileSystem {
-		t.Errorf("the access point is %+v, want one of the file system %s", point, financeFileSystem)
-	}
+	point := b.accessPoint(t)
+	assert.Equalf(t, financeFileSystem, point.FileSystemID, "the access point is %+v", point)
 	b.Delete(t, append(b.share(t, claim), claim)...)
 	cluster.Eventually(t, testbed.Limit, "the volume to be gone", b.Gone(volume))
-	if left := b.region.EFS.AccessPoints(); len(left) > 0 {
-		t.Errorf("the cloud still has the access points %+v", left)
-	}
+	assert.Empty(t, b.region.EFS.AccessPoints(), "the cloud still has the access points")
 	for _, call := range b.region.Calls()[before:] {
 		changes := call.Action == "CreateAccessPoint" || call.Action == "DeleteAccessPoint"
 		if changes && !strings.HasPrefix(call.Principal, "arn:aws:sts::210987654321:assumed-role/efs-of-finance/") {
@@ -370,9 +353,8 @@ func (b efsBed) mustStartNothing(t *testing.T, pods []corev1.Pod, credentials []
 			return err
 		})
 		readCredentials(t, filepath.Join(process, "root/var/run/aws/credentials"))
-		if _, err := os.Stat(started); err == nil {
-			t.Errorf("in pod %s, the SDK starts the program of the Secret", pod.Name)
-		}
+		_, err = os.Stat(started)
+		assert.Errorf(t, err, "in pod %s, the SDK starts the program of the Secret", pod.Name)
 		readCredentials(t, filepath.Join(process, "root/var/run/aws-secret/credentials"))
 		require.NoError(t, os.Remove(started), "the SDK does not start the program of the Secret itself: the test proves nothing")
 	}
@@ -416,9 +398,7 @@ func testEFSWithTokens(t *testing.T, version efsVersion) {
 	cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
 	for _, action := range []string{"CreateAccessPoint", "DeleteAccessPoint"} {
 		principals := bed.called(action)
-		if len(principals) == 0 {
-			t.Errorf("nobody called %s", action)
-		}
+		assert.NotEmptyf(t, principals, "nobody called %s", action)
 		for _, principal := range principals {
 			assert.Containsf(t, principal, ":assumed-role/openshift-aws-efs-csi-driver/", "%s was called by", action)
 		}
@@ -451,9 +431,8 @@ func (b efsBed) testSharedVolume(t *testing.T, claim *corev1.PersistentVolumeCla
 	assert.EqualValues(t, "aye", owner.Read(t, "answer"), "the owner of the claim reads")
 	b.mustExplain(t, hanging)
 	b.Delete(t, append(pods, owner.Pod, hanging, shared, mistyped)...)
-	if _, err := os.Stat(b.files.Folder(efsFileSystem) + point.RootDirectory.Path + "/answer"); err != nil {
-		t.Errorf("after the SharedVolume was deleted, its files are gone, too: %v", err)
-	}
+	_, err := os.Stat(b.files.Folder(efsFileSystem) + point.RootDirectory.Path + "/answer")
+	assert.NoError(t, err, "after the SharedVolume was deleted, its files are gone, too")
 }
 
 // mustExplain fails the test unless the commands of the page about trouble print why a pod hangs: the driver on its node logs that EFS
@@ -464,9 +443,7 @@ func (b efsBed) mustExplain(t *testing.T, pod *corev1.Pod) {
 	b.AwaitEvent(t, pod, "FailedMount", refused)
 	log := b.Follow(t, "../../../docs/operate/troubleshooting.md", "### The driver's log on a node", "<namespace>", pod.Namespace, "<pod>", pod.Name)
 	_, failed, _ := strings.Cut(log, fmt.Sprintf(`GRPC error: rpc error: code = Internal desc = Could not mount "%s:/" at "/var/lib/kubelet/pods/%s/`, efsFileSystem, pod.UID))
-	if !strings.Contains(failed, refused) {
-		t.Errorf("the driver's log does not have that the mount for pod %s, UID %s, failed with %q:\n%s", pod.Name, pod.UID, refused, log)
-	}
+	assert.Containsf(t, failed, refused, "why the mount for pod %s, UID %s, failed:\n%s", pod.Name, pod.UID, log)
 }
 
 // awaitAvailable waits until a SharedVolume reports its state in AWS with a reason.

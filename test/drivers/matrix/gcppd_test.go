@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers/gcppd"
@@ -71,18 +72,14 @@ func testGCPPD(t *testing.T) {
 	t.Run("tags", func(t *testing.T) {
 		disk := bed.diskOf(t, data)
 		bed.wantLabels(t, disk.Labels)
-		if tags := bed.cloud.Tags("zones/"+bed.cloud.Instances[0].ZoneName()+"/disks", disk.ID); !slices.Equal(tags, []string{gcpTagName}) {
-			t.Errorf("the disk has the tags %q, want %q", tags, gcpTagName)
-		}
+		assert.Equal(t, []string{gcpTagName}, bed.cloud.Tags("zones/"+bed.cloud.Instances[0].ZoneName()+"/disks", disk.ID), "the disk's tags")
 		for _, word := range []string{data.Name, bed.namespace, bed.Bound(t, data).Name} {
 			assert.Contains(t, disk.Description, word, "the disk is described as")
 		}
 	})
 	t.Run("attach", func(t *testing.T) {
 		disk := bed.diskOf(t, data)
-		if !slices.Equal(disk.Users, []string{bed.cloud.Instances[0].SelfLink}) {
-			t.Fatalf("the disk is used by %q, want only the instance of node %s", disk.Users, first)
-		}
+		require.Equalf(t, []string{bed.cloud.Instances[0].SelfLink}, disk.Users, "only the instance of node %s uses the disk", first)
 		wantAttached(t, bed.Testbed, first)
 	})
 	t.Run("publish", func(t *testing.T) { writer = bed.publish(t, data, writer) })
@@ -130,9 +127,7 @@ func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, clas
 		t.Fatalf("the cloud has %+v, want one of the %s", made, kind)
 	}
 	b.wantLabels(t, made[0].Labels)
-	if tags := b.cloud.Tags("global/"+kind, made[0].ID); !slices.Equal(tags, []string{gcpTagName}) {
-		t.Errorf("it has the tags %q, want %q", tags, gcpTagName)
-	}
+	assert.Equal(t, []string{gcpTagName}, b.cloud.Tags("global/"+kind, made[0].ID), "its tags")
 	change()
 	b.restore(t, snapshot, "ahoy again")
 	cluster.Eventually(t, testbed.Limit, "the cloud to have no snapshot", func(context.Context) error {
@@ -155,9 +150,7 @@ func (b *gcpBed) wantLabels(t *testing.T, got map[string]string) {
 func (b *gcpBed) wantCalls(t *testing.T) {
 	t.Helper()
 	calls := b.cloud.Calls()
-	if len(calls) == 0 {
-		t.Error("nobody called the cloud")
-	}
+	assert.NotEmpty(t, calls, "nobody called the cloud")
 	const principal = "driver@harbour-project.iam.gserviceaccount.com"
 	for _, call := range calls {
 		if call.Error != "" && call.Error != "notFound" || call.Principal != principal && call.Method != "sts.token" {
@@ -184,7 +177,5 @@ func testGCPPDWithTokens(t *testing.T) {
 	if tokens["iamcredentials.generateAccessToken"] < 2 || tokens["oauth2.token"] > 0 {
 		t.Errorf("there were the calls %v, want new access tokens when the first has ended, and none for a key", slices.Sorted(maps.Keys(tokens)))
 	}
-	if len(bed.Proxy.Accepted()) == 0 {
-		t.Error("nobody used the proxy")
-	}
+	assert.NotEmpty(t, bed.Proxy.Accepted(), "nobody used the proxy")
 }

@@ -140,9 +140,8 @@ func withFile(t *testing.T, archive string, tag name.Tag, source, target string)
 	require.NoError(t, err)
 	added, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
 	require.NoError(t, err)
-	if image, err = mutate.AppendLayers(image, added); err != nil {
-		t.Fatal(err)
-	}
+	image, err = mutate.AppendLayers(image, added)
+	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "image.tar")
 	require.NoError(t, tarball.WriteToFile(path, tag, image))
 	return path
@@ -196,9 +195,8 @@ func attachConfigDrive(t *testing.T, c *cluster.Cluster, instance openstack.Inst
 		os.WriteFile(filepath.Join(folder, "meta_data.json"), []byte(`{"uuid": "`+instance.ID+`", "name": "`+instance.Name+`", "availability_zone": "`+instance.Zone+`"}`), 0o644),
 		os.WriteFile(drive, nil, 0o600), os.Truncate(drive, 1<<20))
 	require.NoError(t, err)
-	if out, err := exec.Command("mkfs.ext4", "-q", "-L", "config-2", "-d", content, drive).CombinedOutput(); err != nil {
-		t.Fatalf("make a file system: %v\n%s", err, out)
-	}
+	out, err := exec.Command("mkfs.ext4", "-q", "-L", "config-2", "-d", content, drive).CombinedOutput()
+	require.NoErrorf(t, err, "make a file system\n%s", out)
 	attachLoop(t, drive, filepath.Join(root, "dev"))
 }
 

@@ -104,9 +104,7 @@ func (m *manilaBed) share(t *testing.T, volume *corev1.PersistentVolume) opensta
 	t.Helper()
 	shares := m.cloud.Shares()
 	at := slices.IndexFunc(shares, func(s openstack.Share) bool { return s.ID == volume.Spec.CSI.VolumeHandle })
-	if at < 0 {
-		t.Fatalf("volume %s is of share %s, and the cloud has %+v", volume.Name, volume.Spec.CSI.VolumeHandle, shares)
-	}
+	require.GreaterOrEqualf(t, at, 0, "volume %s is of share %s, and the cloud has %+v", volume.Name, volume.Spec.CSI.VolumeHandle, shares)
 	return shares[at]
 }
 
@@ -130,21 +128,15 @@ func (m *manilaBed) publish(t *testing.T) {
 	m.reader = m.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[1], Claim: claim, User: readerID})
 	m.writer.Write(t, "there", "from node 0")
 	m.reader.Write(t, "back", "from node 1")
-	if got := m.reader.Read(t, "there"); got != "from node 0" {
-		t.Errorf("on the other node the file has %q", got)
-	}
-	if got := m.writer.Read(t, "back"); got != "from node 1" {
-		t.Errorf("on the first node the file has %q", got)
-	}
+	assert.Equal(t, "from node 0", m.reader.Read(t, "there"), "on the other node the file has")
+	assert.Equal(t, "from node 1", m.writer.Read(t, "back"), "on the first node the file has")
 }
 
 // expand: a share grows while pods use it.
 func (m *manilaBed) expand(t *testing.T) {
 	claim := m.claims[0]
 	m.Expand(t, claim, "3Gi")
-	if share := m.share(t, m.Bound(t, claim)); share.Size != 3 {
-		t.Errorf("the share has %d GiB, want 3", share.Size)
-	}
+	assert.Equal(t, 3, m.share(t, m.Bound(t, claim)).Size, "GiB of the share")
 	m.writer.Write(t, "larger", "still writes")
 }
 
@@ -209,18 +201,14 @@ func (m *manilaBed) refusals(t *testing.T) {
 			refused++
 		}
 	}
-	if refused != 9 {
-		t.Errorf("the cloud refused %d requests, want 9", refused)
-	}
+	assert.Equal(t, 9, refused, "requests that the cloud refused")
 	m.Delete(t, snapshot, claim)
 }
 
 // endpoint: all services are at an address of the private network, with a certificate of a CA that only clouds.yaml
 // names, and only the cloud's configuration has. There is no way around it: the cloud serves nothing without TLS.
 func (m *manilaBed) endpoint(t *testing.T) {
-	if url := m.cloud.Login().URL; url != "https://"+testbed.OpenStackAddress+"/identity/v3" {
-		t.Errorf("Keystone is at %s, want https at %s", url, testbed.OpenStackAddress)
-	}
+	assert.Equal(t, "https://"+testbed.OpenStackAddress+"/identity/v3", m.cloud.Login().URL, "Keystone is at")
 	answered := map[openstack.Service]int{}
 	for _, call := range m.cloud.Calls() {
 		if call.Code >= 200 && call.Code < 300 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/berth-csi/berth/lab/cluster"
@@ -81,9 +82,8 @@ func TestProgramOfARow(t *testing.T) {
 				}
 				return passes(real)
 			})
-			if err != nil || !strings.Contains(text, test.want) {
-				t.Errorf("got error %v and\n%s\nwant\n%s", err, text, test.want)
-			}
+			require.NoError(t, err)
+			assert.Contains(t, text, test.want)
 		})
 	}
 }

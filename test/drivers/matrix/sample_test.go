@@ -56,13 +56,9 @@ func testSample(t *testing.T) {
 		second := bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
 		users = append(users, first.Pod, second.Pod)
 		first.Write(t, "greeting", "ahoy")
-		if got := second.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[1], got)
-		}
+		assert.Equalf(t, "ahoy", second.Read(t, "greeting"), "the pod on node %s reads", testbed.Nodes[1])
 		second.Write(t, "answer", "aye")
-		if got := first.Read(t, "answer"); got != "aye" {
-			t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[0], got)
-		}
+		assert.Equalf(t, "aye", first.Read(t, "answer"), "the pod on node %s reads", testbed.Nodes[0])
 	})
 	t.Run("expand", func(t *testing.T) {
 		bed.Expand(t, claim, "2Gi")
@@ -74,9 +70,7 @@ func testSample(t *testing.T) {
 	})
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, claim, "day-1", sampleClass)
-		if got := made(t, "snapshots"); len(got) != 1 {
-			t.Errorf("the driver made the snapshots %q, want one", got)
-		}
+		assert.Len(t, made(t, "snapshots"), 1, "the driver made the snapshots")
 		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: sampleClass, Size: "2Gi", Source: &corev1.TypedLocalObjectReference{
 			APIGroup: new("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
 		reader := bed.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[0], Claim: restored})
@@ -87,9 +81,7 @@ func testSample(t *testing.T) {
 		bed.Delete(t, append(users, claim)...)
 		cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
 		for _, kind := range []string{"volumes", "snapshots", "incomplete"} {
-			if left := made(t, kind); len(left) > 0 {
-				t.Errorf("the folder still has the %s %q", kind, left)
-			}
+			assert.Emptyf(t, made(t, kind), "the folder still has the %s", kind)
 		}
 	})
 	t.Run("permissions", func(t *testing.T) {

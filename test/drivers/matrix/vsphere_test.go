@@ -3,8 +3,6 @@ package matrix
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -40,14 +38,10 @@ func testVSphere(t *testing.T) {
 	t.Run("provision", func(t *testing.T) {
 		first = bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
 		volume := bed.Bound(t, claim)
-		if got := storage.Left(t, folders.Volumes); !slices.Equal(got, []string{volume.Spec.CSI.VolumeHandle}) {
-			t.Errorf("there are the volumes %q, want %q", got, volume.Spec.CSI.VolumeHandle)
-		}
+		assert.Equal(t, []string{volume.Spec.CSI.VolumeHandle}, storage.Left(t, folders.Volumes), "volumes")
 		for _, call := range storage.Calls() {
 			want := backend.Login{"server": "203.0.113.30", "user": vsphere.User, "password": vsphere.Password, "datacenters": vsphere.Datacenter, "cluster": infrastructure.Status.InfrastructureName}
-			if !maps.Equal(call.Login, want) {
-				t.Fatalf("%s: the driver logs in with %v, want %v", call.Method, call.Login, want)
-			}
+			require.Equalf(t, want, call.Login, "%s: the driver's login", call.Method)
 		}
 		if class := (&storagev1.StorageClass{}); bed.Client().Get(t.Context(), client.ObjectKey{Name: vSphereClass}, class) != nil ||
 			class.Annotations["storageclass.kubernetes.io/is-default-class"] != "true" {
@@ -61,9 +55,7 @@ func testVSphere(t *testing.T) {
 		return record
 	}
 	t.Run("attach", func(t *testing.T) {
-		if got := disk(t).Node; got != testbed.Nodes[0] {
-			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, testbed.Nodes[0])
-		}
+		assert.Equal(t, testbed.Nodes[0], disk(t).Node, "the node that the disk is attached to")
 		wantAttached(t, bed, testbed.Nodes[0])
 	})
 	t.Run("publish", func(t *testing.T) {
@@ -71,15 +63,11 @@ func testVSphere(t *testing.T) {
 		bed.Delete(t, first.Pod)
 		second = bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
 		assert.EqualValues(t, "ahoy", second.Read(t, "greeting"), "on the other node the pod reads")
-		if got := disk(t).Node; got != testbed.Nodes[1] {
-			t.Errorf("the disk is attached to %q, want the node of the second pod, %s", got, testbed.Nodes[1])
-		}
+		assert.Equal(t, testbed.Nodes[1], disk(t).Node, "the node that the disk is attached to")
 	})
 	t.Run("expand", func(t *testing.T) {
 		bed.Expand(t, claim, "2Gi")
-		if got := disk(t).Bytes; got != 2<<30 {
-			t.Errorf("the disk has %d bytes, want 2 GiB", got)
-		}
+		assert.EqualValues(t, 2<<30, disk(t).Bytes, "bytes of the disk")
 	})
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, claim, "day-1", vSphereSnapshotClass)

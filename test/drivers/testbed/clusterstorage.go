@@ -8,6 +8,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,9 +36,7 @@ func (b *Testbed) StartClusterStorage(t testing.TB, env []corev1.EnvVar) {
 	payload := release.Payload{Version: cluster.OpenShiftVersion, Images: map[string]string{}}
 	for _, variable := range env {
 		i := slices.IndexFunc(b.Driver.Images, func(image drivers.Image) bool { return image.Env == variable.Name })
-		if i < 0 {
-			t.Fatalf("the cluster storage operator passes no variable %s to the driver's operator", variable.Name)
-		}
+		require.GreaterOrEqualf(t, i, 0, "the cluster storage operator passes no variable %s to the driver's operator", variable.Name)
 		payload.Images[clusterstorage.ImageVariable(b.Driver, b.Driver.Images[i])] = variable.Value
 	}
 	b.step(t, func(ctx context.Context, c client.Client) error {

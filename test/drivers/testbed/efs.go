@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/aws/efs"
 	"github.com/berth-csi/berth/lab/nfs"
@@ -38,21 +40,16 @@ type FileSystems struct {
 // nodes. It serves these, and all others of the region. Each has a folder of this machine.
 func AddFileSystems(t testing.TB, a *AWS, all ...efs.FileSystem) *FileSystems {
 	t.Helper()
-	if len(all) > 3 {
-		t.Fatalf("%d file systems are added, want at most 3: EC2 assigns further addresses", len(all))
-	}
+	require.LessOrEqual(t, len(all), 3, "file systems are added: EC2 assigns further addresses")
 	s := &FileSystems{cloud: a.Cloud, root: t.TempDir()}
 	s.NFS = nfs.Start(t, s.export)
 	zone, address := a.Zones()[0], mountTargets.Addr()
 	for _, fs := range all {
 		address = address.Next()
 		a.EFS.AddFileSystem(fs)
-		if _, err := a.EFS.AddMountTarget(efs.MountTarget{FileSystemID: fs.ID, Zone: zone.Name, ZoneID: zone.ID, IP: address.String()}); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(s.Folder(fs.ID), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		_, err := a.EFS.AddMountTarget(efs.MountTarget{FileSystemID: fs.ID, Zone: zone.Name, ZoneID: zone.ID, IP: address.String()})
+		require.NoError(t, err)
+		require.NoError(t, os.Mkdir(s.Folder(fs.ID), 0o755))
 	}
 	return s
 }

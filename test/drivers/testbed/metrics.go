@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -42,9 +43,7 @@ func (b *Testbed) CheckMetrics(t *testing.T) {
 		require.NoError(t, b.Client().Create(t.Context(), object))
 	}
 	proxies := b.metricsProxies(t)
-	if len(proxies) == 0 {
-		t.Error("no container of the driver serves metrics")
-	}
+	assert.NotEmpty(t, proxies, "no container of the driver serves metrics")
 	for _, e := range b.metricsEndpoints(t) {
 		cluster.Eventually(t, Limit, "metrics of "+e.String(), func(ctx context.Context) error {
 			return b.forward(e.pod, e.port, func(address string) error {
@@ -158,9 +157,7 @@ func (b *Testbed) metricsProxies(t *testing.T) map[int32]string {
 			if !slices.ContainsFunc(container.Args, func(arg string) bool { return strings.HasPrefix(arg, "--secure-listen-address=") }) {
 				continue
 			}
-			if len(container.Ports) != 1 {
-				t.Fatalf("container %s of pod %s serves metrics and has the ports %v, want one", container.Name, pod.Name, container.Ports)
-			}
+			require.Lenf(t, container.Ports, 1, "ports of container %s of pod %s, which serves metrics", container.Name, pod.Name)
 			proxies[container.Ports[0].ContainerPort] = container.Name
 		}
 	}
@@ -240,9 +237,7 @@ func HasCrashed(status corev1.ContainerStatus) bool {
 // CheckNoRestarts fails the test if a container of the driver has crashed.
 func (b *Testbed) CheckNoRestarts(t *testing.T) {
 	pods := b.DriverPods(t)
-	if len(pods) == 0 {
-		t.Error("the driver has no pods")
-	}
+	assert.NotEmpty(t, pods, "the driver has no pods")
 	for _, pod := range pods {
 		for _, status := range pod.Status.ContainerStatuses {
 			if HasCrashed(status) {

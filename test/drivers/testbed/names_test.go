@@ -41,9 +41,8 @@ func TestNames(t *testing.T) {
 		conn, err := net.Dial("udp", server.LocalAddr().String())
 		require.NoError(t, err)
 		defer conn.Close()
-		if _, err := conn.Write(packet); err != nil {
-			t.Fatal(err)
-		}
+		_, err = conn.Write(packet)
+		require.NoError(t, err)
 		answer := make([]byte, 512)
 		n, err := conn.Read(answer)
 		require.NoError(t, err)

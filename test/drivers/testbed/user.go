@@ -258,9 +258,7 @@ func (p RunningPod) exec(t testing.TB, args ...string) string {
 	t.Helper()
 	command := append([]string{"--namespace", p.Namespace, "exec", p.Name, "--", "/usr/bin/user"}, args...)
 	output, err := p.bed.Kubectl(t.Context(), command...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("pod %s on node %s: %q: %v\n%s", p.Name, p.Spec.NodeName, args, err, output)
-	}
+	require.NoErrorf(t, err, "pod %s on node %s: %q\n%s", p.Name, p.Spec.NodeName, args, output)
 	return string(output)
 }
 
@@ -268,9 +266,7 @@ func (p RunningPod) exec(t testing.TB, args ...string) string {
 func (b *Testbed) Delete(t testing.TB, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
-		if err := b.Client().Delete(t.Context(), object); client.IgnoreNotFound(err) != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, client.IgnoreNotFound(b.Client().Delete(t.Context(), object)))
 		cluster.Eventually(t, Limit, fmt.Sprintf("%T %s to be gone", object, object.GetName()), b.Gone(object))
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
@@ -19,9 +21,7 @@ func Check(t testing.TB, what string, r migrate.Report) {
 	t.Helper()
 	for _, format := range migrate.Formats {
 		var shown bytes.Buffer
-		if err := migrate.Write(&shown, format, r, findings.Plain); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, migrate.Write(&shown, format, r, findings.Plain))
 		limit := lineLimit
 		if format == "json" {
 			limit = 8 << 20 // it is data for a program

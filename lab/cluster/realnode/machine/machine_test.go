@@ -3,7 +3,6 @@ package machine
 import (
 	"os"
 	"runtime"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,9 +25,7 @@ func TestLackingCapabilities(t *testing.T) {
 		assert.NoError(t, unix.Capset(&header, &none[0]))
 		lacking <- lackingCapabilities()
 	}()
-	if got, want := <-lacking, []string{"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_MKNOD", "CAP_SYS_CHROOT"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	assert.Equal(t, []string{"CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_MKNOD", "CAP_SYS_CHROOT"}, <-lacking)
 }
 
 // TestMissingSaysWhatToInstall: the reason for a skipped test names the package.
