@@ -206,6 +206,9 @@ func (o *check) plan(cmd *cobra.Command, dir string) (p checkPlan, err error) {
 		}
 	}
 	if p.repository, err = repository.Open(dir, config); err != nil {
+		if errors.As(err, new(repository.WithinError)) {
+			return p, err
+		}
 		return p, cmp.Or(source.Mistaken(dir, source.WantRepository), err)
 	}
 	given := false

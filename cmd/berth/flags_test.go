@@ -23,7 +23,7 @@ func TestMistypedCommandLines(t *testing.T) {
 		"catalog list packages catalog -c stable":           "unknown shorthand flag: 'c' in -c; did you mean --channel?",
 		"catalog list bundles catalog --channel stabel":     `no package has a channel "stabel"; ` + "`berth catalog list channels catalog` lists the channels; did you mean stable?",
 		"catalog serve catalog --port 50051":                "unknown flag: --port; did you mean --address?",
-		"catalog build template.yaml -o out":                "unknown shorthand flag: 'o' in -o; did you mean --output-dir?",
+		"catalog build template.yaml -o out":                "unknown shorthand flag: 'o' in -o; did you mean --openshift or --output-dir?",
 		"catalog validate catalog --against":                "--against needs a value: want catalog that this one replaces",
 		"catalog validate catalog --against=":               "--against is empty: want catalog that this one replaces",
 		"check repository --since=":                         "--since is empty: want ",
