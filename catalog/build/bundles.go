@@ -10,6 +10,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
@@ -87,11 +88,11 @@ func (d *draft) checkBundles() {
 			d.found = append(d.found, notOffered(d.document, at("bundles", i), b.Name, err))
 		}
 		for _, own := range identity(b) {
-			if first, found := taken[own]; found {
-				d.fault(at("bundles", i), "bundle %s has the same %s as bundle number %d; expected every bundle to have its own", b.Name, own, first+1)
+			if first, found := taken[own.text]; found {
+				d.fault(at("bundles", i), "bundle %s has the same %s as bundle number %d; expected every bundle to have its own", b.Name, own.text, first+1)
 				break
 			}
-			taken[own] = i
+			taken[own.text] = i
 		}
 	}
 }
@@ -112,7 +113,7 @@ func (d *draft) find(nameOrVersion string, path []any) *render.Bundle {
 	}
 	switch len(found) {
 	case 0:
-		d.fault(path, "%s is not a bundle of this template; expected one of %s", nameOrVersion, strings.Join(d.names(), ", "))
+		d.fault(path, "%s is not a bundle of this template; expected one of %s%s", nameOrVersion, strings.Join(d.names(), ", "), nearest.Version(nameOrVersion))
 		return nil
 	case 1:
 		return found[0]

@@ -143,13 +143,13 @@ func otherDefault(template located, path []any, lost, chosen string) *findings.F
 	return f
 }
 
-// introduce gives a checked package the description and icon of its default channel's head.
-func introduce(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
+// introduce gives a checked package the description and icon of its default channel's head, which it returns.
+func introduce(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) (*render.Bundle, error) {
 	pkg := &config.Packages[0]
 	all, _ := fbc.Of(config, func(string, string) document.Span { return document.Span{} })
 	checked := all.Find(pkg.Name)
-	head := upgrade.Of(checked, checked.FindChannel(pkg.DefaultChannel)).Heads[0]
-	return named(bundles, head.Name).Introduce(pkg)
+	head := named(bundles, upgrade.Of(checked, checked.FindChannel(pkg.DefaultChannel)).Heads[0].Name)
+	return head, head.Introduce(pkg)
 }
 
 // mediaTypes are the media types of icons that consoles show, by file extension.

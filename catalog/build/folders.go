@@ -34,108 +34,146 @@ const (
 // Graphs lists all values.
 var Graphs = []Graph{ByReplaces, BySemver}
 
-// Folders builds the catalog of one package from the folders of its bundles, in any order. The bundles' annotations name the
-// channels and the default channel. against is the catalog that the new one replaces, or nil. The error lists all faults with
-// their positions.
-func Folders(ctx context.Context, dirs []string, graph Graph, against *fbc.Catalog) (*declcfg.DeclarativeConfig, error) {
-	bundles, err := readFolders(ctx, dirs)
-	if err != nil {
-		return nil, err
+// ruleFolders is the rule for folders of bundles, in addition to those for bundles and catalogs.
+var ruleFolders = findings.Rule{ID: "bundle-folders", Severity: findings.Error,
+	What: "Bundle folders from which a catalog is built are of one package, and no two bundles have the same name or version.",
+	Why:  "No catalog can be built from them."}
+
+// Folders builds the catalog of one package from the folders of its bundles, in any order, and returns all findings. The bundles'
+// annotations name the channels and the default channel. against is the catalog that the new one replaces, or nil. It fails if a folder
+// is not a bundle's; the findings are then about the others.
+func Folders(ctx context.Context, dirs []string, graph Graph, against *fbc.Catalog) (*Built, error) {
+	bundles, found, err := readFolders(ctx, dirs)
+	built := &Built{Found: found}
+	if err == nil {
+		built.assemble(bundles, graph, against)
 	}
-	if err := checkDistinct(bundles); err != nil {
-		return nil, err
+	findings.Sort(built.Found)
+	return built, err
+}
+
+// assemble builds the catalog of bundles. Each step runs only if those before it found no error.
+func (b *Built) assemble(bundles []*render.Bundle, graph Graph, against *fbc.Catalog) {
+	failed := func(found []*findings.Finding) bool {
+		b.Found = append(b.Found, found...)
+		return findings.Count(b.Found, findings.Error) > 0
 	}
-	channels, err := channelsOf(bundles, graph)
-	if err != nil {
-		return nil, err
+	if failed(checkDistinct(bundles)) {
+		return
 	}
-	defaultChannel, err := defaultChannelOf(bundles, channels)
-	if err != nil {
-		return nil, err
+	channels, found := channelsOf(bundles, graph)
+	if failed(found) {
+		return
+	}
+	defaultChannel, found := defaultChannelOf(bundles, channels)
+	if failed(found) {
+		return
 	}
 	config := &declcfg.DeclarativeConfig{
 		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: bundles[0].Package, DefaultChannel: defaultChannel}},
 		Channels: channels,
 	}
-	for _, b := range bundles {
-		rendered, err := b.In(render.Whole)
-		if err != nil {
-			return nil, err
-		}
+	found = nil
+	for _, bundle := range bundles {
+		rendered, err := bundle.In(render.Whole)
+		found = append(found, about(bundle, err)...)
 		config.Bundles = append(config.Bundles, rendered)
 	}
-	if err := checkFolders(config, bundles, against); err != nil {
-		return nil, errors.Join(err, unlinked(config, bundles))
+	if failed(found) {
+		return
 	}
-	return config, introduce(config, bundles)
+	if failed(checkFolders(config, bundles, against)) {
+		b.Advice = unlinked(config, bundles)
+		return
+	}
+	head, err := introduce(config, bundles)
+	if failed(about(head, err)) {
+		return
+	}
+	b.Catalogs = []*Catalog{{Config: config}}
 }
 
-// readFolders reads bundle folders and returns the bundles from the oldest version to the newest.
-func readFolders(ctx context.Context, dirs []string) ([]*render.Bundle, error) {
-	if len(dirs) == 0 {
-		return nil, errors.New("no bundle folder given; expected at least one")
+// about returns the findings that say why a bundle cannot be in a catalog.
+func about(b *render.Bundle, err error) []*findings.Finding {
+	found, others := registryv1.Faults(err)
+	for _, other := range others {
+		found = append(found, registryv1.Format.Finding(b.CSV.File, "%v", other))
 	}
-	var bundles []*render.Bundle
-	var faults []error
+	return found
+}
+
+// readFolders reads bundle folders and returns the bundles from the oldest version to the newest. The error is about folders that are not
+// a bundle's.
+func readFolders(ctx context.Context, dirs []string) (bundles []*render.Bundle, found []*findings.Finding, err error) {
+	if len(dirs) == 0 {
+		return nil, nil, errors.New("no bundle folder given; expected at least one")
+	}
+	var strangers []error
 	for _, dir := range dirs {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		b, err := render.Folder(dir)
 		if err != nil {
-			faults = append(faults, err)
+			faults, others := registryv1.Faults(err)
+			found, strangers = append(found, faults...), append(strangers, others...)
 			continue
 		}
 		for _, f := range b.Found { // whoever builds a catalog from folders can correct them
-			faults = append(faults, f)
+			f.Severity = findings.Error
+			found = append(found, f)
 		}
 		bundles = append(bundles, b)
 	}
 	slices.SortFunc(bundles, func(a, b *render.Bundle) int { return cmp.Or(a.Compare(b), cmp.Compare(a.CSV.File, b.CSV.File)) })
-	return bundles, errors.Join(faults...)
+	return bundles, found, errors.Join(strangers...)
 }
 
 // checkDistinct rejects bundles of different packages, and bundles that share a name or a version.
-func checkDistinct(bundles []*render.Bundle) error {
-	var faults []error
+func checkDistinct(bundles []*render.Bundle) (found []*findings.Finding) {
 	taken := map[string]*render.Bundle{}
 	for _, b := range bundles {
 		first := bundles[0]
 		if b.Package != first.Package {
-			faults = append(faults, fmt.Errorf("%s is of package %s, but %s is of package %s; "+
+			found = append(found, b.Metadata.FaultAt(ruleFolders, at("annotations", registryv1.PackageAnnotation), "the bundle is of package %s, but %s is of package %s; "+
 				"build one package at a time, into the same output folder to make one catalog of several",
-				b.Metadata.File, b.Package, first.Metadata.File, first.Package))
+				b.Package, first.Metadata.File, first.Package))
 			continue
 		}
 		for _, own := range identity(b) {
-			if other, found := taken[own]; found {
-				faults = append(faults, fmt.Errorf("%s and %s both have the %s in package %s; expected every bundle to have its own",
-					other.CSV.File, b.CSV.File, own, b.Package))
+			if other, is := taken[own.text]; is {
+				found = append(found, b.CSV.FaultAt(ruleFolders, own.path, "%s is also of %s, in package %s; expected every bundle to have its own",
+					own.text, other.CSV.File, b.Package))
 				break
 			}
-			taken[own] = b
+			taken[own.text] = b
 		}
 	}
-	return errors.Join(faults...)
+	return found
+}
+
+// own is a value that no two bundles of a package may share, and its path in the ClusterServiceVersion.
+type own struct {
+	text string
+	path []any
 }
 
 // identity returns the values that no two bundles of a package may share.
-func identity(b *render.Bundle) []string {
-	return []string{"name " + b.Name, "version " + b.Number()}
+func identity(b *render.Bundle) []own {
+	return []own{{"name " + b.Name, at("metadata", "name")}, {"version " + b.Number(), at("spec", "version")}}
 }
 
 // channelsOf returns the package's channels by name, each with its entries from the oldest to the newest.
-func channelsOf(bundles []*render.Bundle, graph Graph) ([]declcfg.Channel, error) {
+func channelsOf(bundles []*render.Bundle, graph Graph) (channels []declcfg.Channel, found []*findings.Finding) {
 	entries := map[string][]declcfg.ChannelEntry{}
-	var faults []error
 	for _, b := range bundles {
 		entry, err := b.Entry()
 		names := b.Channels()
+		found = append(found, about(b, err)...)
 		if err == nil && len(names) == 0 {
-			err = b.Metadata.Fault(registryv1.Format, "no annotation %s; expected the names of the package's channels that the bundle "+
-				"is part of, with commas between them", registryv1.ChannelsAnnotation)
+			found = append(found, b.Metadata.Fault(registryv1.Format, "no annotation %s; expected the names of the package's channels that the bundle "+
+				"is part of, with commas between them", registryv1.ChannelsAnnotation))
 		}
-		faults = append(faults, err)
 		for _, channel := range names {
 			if graph == BySemver {
 				entry.Replaces, entry.Skips = lastOf(entries[channel]), nil
@@ -143,12 +181,11 @@ func channelsOf(bundles []*render.Bundle, graph Graph) ([]declcfg.Channel, error
 			entries[channel] = append(entries[channel], entry)
 		}
 	}
-	var channels []declcfg.Channel
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		channels = append(channels, declcfg.Channel{
 			Schema: declcfg.SchemaChannel, Package: bundles[0].Package, Name: name, Entries: entries[name]})
 	}
-	return channels, errors.Join(faults...)
+	return channels, found
 }
 
 // lastOf returns the name of the last entry, or "" if there is none.
@@ -160,7 +197,7 @@ func lastOf(entries []declcfg.ChannelEntry) string {
 }
 
 // defaultChannelOf returns the default channel from the newest bundle whose annotations name one, or else the only channel.
-func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (string, error) {
+func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (string, []*findings.Finding) {
 	var names []string
 	for _, c := range channels {
 		names = append(names, c.Name)
@@ -170,8 +207,8 @@ func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (str
 		case name == "":
 			continue
 		case !slices.Contains(names, name):
-			return "", b.Metadata.FaultAt(registryv1.Format, at("annotations", registryv1.DefaultChannelAnnotation),
-				"annotation %s is %q, but no bundle is part of that channel; expected one of %s", registryv1.DefaultChannelAnnotation, name, strings.Join(names, ", "))
+			return "", []*findings.Finding{b.Metadata.FaultAt(registryv1.Format, at("annotations", registryv1.DefaultChannelAnnotation),
+				"annotation %s is %q, but no bundle is part of that channel; expected one of %s", registryv1.DefaultChannelAnnotation, name, strings.Join(names, ", "))}
 		default:
 			return name, nil
 		}
@@ -179,13 +216,13 @@ func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (str
 	if len(names) == 1 {
 		return names[0], nil
 	}
-	return "", bundles[len(bundles)-1].Metadata.Fault(registryv1.Format, "no bundle of package %s has the annotation %s; expected one of the package's channels %s",
-		bundles[0].Package, registryv1.DefaultChannelAnnotation, strings.Join(names, ", "))
+	return "", []*findings.Finding{bundles[len(bundles)-1].Metadata.Fault(registryv1.Format, "no bundle of package %s has the annotation %s; expected one of the package's channels %s",
+		bundles[0].Package, registryv1.DefaultChannelAnnotation, strings.Join(names, ", "))}
 }
 
 // checkFolders applies all rules for catalogs. Findings about an entry point to the ClusterServiceVersion of its bundle, findings about a
 // channel to the newest ClusterServiceVersion.
-func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, against *fbc.Catalog) error {
+func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, against *fbc.Catalog) []*findings.Finding {
 	newest := bundles[len(bundles)-1]
 	entry := func(channel int) origin {
 		return func(path []any) (document.Document, []any) {
@@ -196,7 +233,7 @@ func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, a
 			return named(bundles, name).CSV, inCSV(path[2:])
 		}
 	}
-	found := check(config, against, func(schema, name string) origin {
+	return check(config, against, func(schema, name string) origin {
 		switch schema {
 		case declcfg.SchemaChannel:
 			return entry(slices.IndexFunc(config.Channels, func(c declcfg.Channel) bool { return c.Name == name }))
@@ -205,13 +242,6 @@ func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle, a
 		}
 		return func([]any) (document.Document, []any) { return newest.Metadata.Document, at("annotations") }
 	})
-	var faults []error
-	for _, f := range found {
-		if f.Severity == findings.Error {
-			faults = append(faults, f)
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // unlinked returns advice for bundles without replaces, which are common where catalogs order bundles by version: a flag and a template,

@@ -92,18 +92,25 @@ var (
 		Why:  "The catalog would lack the bundle."}
 )
 
-// Built holds the catalogs that were built from templates.
+// Built holds the catalogs that were built from templates or from bundles.
 type Built struct {
 	// Catalogs are the catalogs, in the order of the versions of OpenShift and the templates. There are none if a finding is an error.
 	Catalogs []*Catalog
 	Found    []*findings.Finding
+	// Advice says how to build a catalog from these bundles after all, or is nil.
+	Advice error
 
 	store *document.Store
 	json  bool
 }
 
 // Close deletes the temporary files of the catalogs. They cannot be written afterwards.
-func (b *Built) Close() error { return b.store.Close() }
+func (b *Built) Close() error {
+	if b.store == nil { // nothing of a catalog from folders is stored
+		return nil
+	}
+	return b.store.Close()
+}
 
 // builder builds the catalogs that a template describes.
 type builder interface {
@@ -315,7 +322,7 @@ func (d *draft) catalogs(_ context.Context, t target) ([]*Catalog, []*findings.F
 	if findings.Count(found, findings.Error) > 0 {
 		return nil, found
 	}
-	if err := introduce(config, d.rendered); err != nil {
+	if _, err := introduce(config, d.rendered); err != nil {
 		return nil, append(found, d.faultAt(at("bundles"), "%v", err))
 	}
 	for i, b := range config.Bundles {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/test/catalogs"
@@ -19,8 +18,7 @@ import (
 func TestWriteReplacesWhatItMade(t *testing.T) {
 	dir := t.TempDir()
 	for _, bundles := range [][]string{tide[:1], tide, tide[:1]} {
-		config, err := build.Folders(t.Context(), bundles, build.ByReplaces, nil)
-		require.NoError(t, err)
+		config := configOf(t, bundles)
 		if _, err := fbc.Write(config, dir); err != nil {
 			t.Fatal(err)
 		}
@@ -35,8 +33,7 @@ func TestWriteReplacesWhatItMade(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
-	require.NoError(t, err)
+	config := configOf(t, tide)
 	for _, tc := range []struct {
 		name, file, want string
 	}{
@@ -66,8 +63,7 @@ func TestWriteRefuses(t *testing.T) {
 }
 
 func TestWriteNeedsOnePackage(t *testing.T) {
-	config, err := build.Folders(t.Context(), tide, build.ByReplaces, nil)
-	require.NoError(t, err)
+	config := configOf(t, tide)
 	config.Packages = append(config.Packages, config.Packages[0])
 	dir := t.TempDir()
 	if _, err := fbc.Write(config, dir); err == nil {

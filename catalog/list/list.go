@@ -19,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
 	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
@@ -177,7 +178,7 @@ func (o Options) chosen(c *fbc.Catalog) (of []*fbc.Package, err error) {
 		}
 	}
 	if len(of) == 0 && o.Channel != "" {
-		return nil, fmt.Errorf("no package has a channel %q; `%s` lists the channels", o.Channel, escape.Command("berth catalog list channels %s", c.Dir))
+		return nil, fmt.Errorf("no package has a channel %q; `%s` lists the channels%s", o.Channel, escape.Command("berth catalog list channels %s", c.Dir), nearest.Hint(o.Channel, channelsOf(c)))
 	}
 	return of, nil
 }
@@ -388,4 +389,16 @@ func latest(a, b *semver.Version) int {
 		return -1
 	}
 	return fbc.CompareVersions(*b, *a)
+}
+
+// channelsOf returns the names of all channels of a catalog, each once.
+func channelsOf(c *fbc.Catalog) (names []string) {
+	for _, p := range c.Packages {
+		for _, channel := range p.Channels {
+			if !slices.Contains(names, channel.Name) {
+				names = append(names, channel.Name)
+			}
+		}
+	}
+	return names
 }

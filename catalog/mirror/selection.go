@@ -42,11 +42,23 @@ func ParseSelection(text string) (Selection, error) {
 	}
 	if ranged && versions != headOnly {
 		if _, err := semver.ParseRange(versions); err != nil {
-			return s, fmt.Errorf("selection %q: %q is not a range of versions such as '>=1.2.0 <2.0.0', and not %q: %w", text, versions, headOnly, err)
+			return s, fmt.Errorf("selection %q: %q is not a range of versions such as '>=1.2.0 <2.0.0', and not %q: %w%s", text, versions, headOnly, err, withoutV(versions))
 		}
 		s.ranges = alternatives(versions)
 	}
 	return s, nil
+}
+
+// prefixed matches a v before a version, as Git's tags have it.
+var prefixed = regexp.MustCompile(`(^|[\s<>=!|])v(\d)`)
+
+// withoutV returns a hint for a range in which each version is right but for a v before it.
+func withoutV(versions string) string {
+	plain := prefixed.ReplaceAllString(versions, "$1$2")
+	if _, err := semver.ParseRange(plain); err != nil || plain == versions {
+		return ""
+	}
+	return "; did you mean " + plain + "?"
 }
 
 // alternatives returns the alternatives of a valid range. A single version stays a version, because ranges ignore build metadata.

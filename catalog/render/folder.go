@@ -111,19 +111,21 @@ func describe(contents *registryv1.Contents, image imageOf) (*Bundle, error) {
 	b.registry.BundleImage = image(b.Package, b.Name, version)
 	if err := b.registry.AllProvidedAPIsInBundle(); err != nil {
 		return nil, b.csvFault(fmt.Errorf("every API that spec.customresourcedefinitions.owned lists needs its "+
-			"CustomResourceDefinition in %s: %w", filepath.Dir(b.CSV.File), err))
+			"CustomResourceDefinition in %s: %w", filepath.Dir(b.CSV.File), err), "spec", "customresourcedefinitions", "owned")
 	}
 	if b.whole, err = b.render(); err != nil {
 		return nil, b.csvFault(err)
 	}
 	if b.Version, err = b.whole.VersionRelease(); err != nil {
-		return nil, b.csvFault(fmt.Errorf("spec.version: %w", err))
+		return nil, b.csvFault(fmt.Errorf("spec.version: %w", err), "spec", "version")
 	}
 	return b, nil
 }
 
-// csvFault returns an error about the bundle's ClusterServiceVersion.
-func (b *Bundle) csvFault(err error) error { return fmt.Errorf("%s: %w", b.CSV.File, err) }
+// csvFault returns a finding about the bundle's ClusterServiceVersion, or about the value at a path in it.
+func (b *Bundle) csvFault(err error, path ...any) *findings.Finding {
+	return b.CSV.FaultAt(registryv1.Format, path, "%v", err)
+}
 
 // Compare orders bundles from the oldest version to the newest.
 func (b *Bundle) Compare(other *Bundle) int {
@@ -158,11 +160,11 @@ func (b *Bundle) DefaultChannel() string {
 func (b *Bundle) Entry() (declcfg.ChannelEntry, error) {
 	replaces, err := b.registry.Replaces()
 	if err != nil {
-		return declcfg.ChannelEntry{}, b.csvFault(fmt.Errorf("spec.replaces: %w", err))
+		return declcfg.ChannelEntry{}, b.csvFault(fmt.Errorf("spec.replaces: %w", err), "spec", "replaces")
 	}
 	skips, err := b.registry.Skips()
 	if err != nil {
-		return declcfg.ChannelEntry{}, b.csvFault(fmt.Errorf("spec.skips: %w", err))
+		return declcfg.ChannelEntry{}, b.csvFault(fmt.Errorf("spec.skips: %w", err), "spec", "skips")
 	}
 	skipRange, err := b.registry.SkipRange()
 	if err != nil {
@@ -175,12 +177,12 @@ func (b *Bundle) Entry() (declcfg.ChannelEntry, error) {
 func (b *Bundle) Introduce(pkg *declcfg.Package) (err error) {
 	if pkg.Description == "" {
 		if pkg.Description, err = b.registry.Description(); err != nil {
-			return b.csvFault(fmt.Errorf("spec.description: %w", err))
+			return b.csvFault(fmt.Errorf("spec.description: %w", err), "spec", "description")
 		}
 	}
 	if pkg.Icon == nil {
 		if pkg.Icon, err = b.icon(); err != nil {
-			return b.csvFault(fmt.Errorf("spec.icon: %w", err))
+			return b.csvFault(fmt.Errorf("spec.icon: %w", err), "spec", "icon")
 		}
 	}
 	return nil

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/berth-csi/berth/cmd/internal/opm"
 	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
@@ -49,7 +51,26 @@ func takesCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), nearest.Hint(args[0], names))
+	hint := nearest.Hint(args[0], names)
+	if paths := commandsNamed(cmd.Root(), args[0]); hint == "" && len(paths) > 0 {
+		hint = "; did you mean " + strings.Join(paths, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+}
+
+// commandsNamed returns the commands with a name below another command, as they are called. Those that are named as in opm are for people who
+// know them.
+func commandsNamed(above *cobra.Command, name string) (paths []string) {
+	for _, sub := range above.Commands() {
+		switch {
+		case !sub.IsAvailableCommand() || sub.Name() == opm.Name:
+		case sub.Name() == name || sub.HasAlias(name):
+			paths = append(paths, sub.CommandPath())
+		default:
+			paths = append(paths, commandsNamed(sub, name)...)
+		}
+	}
+	return paths
 }
 
 // checkHelp makes the help command refuse commands that do not exist. Cobra would print the help of the nearest parent instead.
@@ -75,12 +96,54 @@ func isGroup(cmd *cobra.Command) bool {
 // subcommand, because the flags may belong to the intended one.
 func checkFlags(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if args := cmd.Flags().Args(); isGroup(cmd) && len(args) > 0 {
+	var missing *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	switch args := cmd.Flags().Args(); {
+	case isGroup(cmd) && len(args) > 0:
 		err = takesCommand(cmd, args)
-	} else if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
-		err = fmt.Errorf("%w%s", err, nearest.Hint("--"+unknown.GetSpecifiedName(), flagsOf(cmd)))
+	case errors.As(err, &unknown):
+		err = fmt.Errorf("%w%s", err, otherFlag(cmd, unknown))
+	case errors.As(err, &missing):
+		err = fmt.Errorf("--%s needs a value: want %s", missing.GetFlag().Name, wantedValue(missing.GetFlag()))
+	case errors.As(err, &invalid) && valuesOf[invalid.GetFlag().Value.Type()] != "":
+		err = fmt.Errorf("--%s is %q, want %s", invalid.GetFlag().Name, invalid.GetValue(), valuesOf[invalid.GetFlag().Value.Type()])
 	}
 	return &usageError{command: cmd.CommandPath(), err: err}
+}
+
+// valuesOf says what flags take, by their types in pflag.
+var valuesOf = map[string]string{"int": "a whole number", "int64": "a whole number", "bool": "true or false", "duration": "a time with its unit, such as 30s or 5m"}
+
+// wantedValue returns the description of a flag's value.
+func wantedValue(flag *pflag.Flag) string {
+	_, usage := pflag.UnquoteUsage(flag)
+	return usage
+}
+
+// elsewhere are flags of other tools, and what they are called here.
+var elsewhere = map[string]string{"--format": "--output", "--port": "--address", "--only": "--package"}
+
+// otherFlag returns a hint at the flag that may be meant by an unknown one.
+func otherFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
+	known := flagsOf(cmd)
+	if unknown.GetSpecifiedShortnames() != "" {
+		return nearest.Hint("--"+unknown.GetSpecifiedName(), known)
+	}
+	given := "--" + unknown.GetSpecifiedName()
+	if called := elsewhere[given]; slices.Contains(known, called) {
+		return "; did you mean " + called + "?"
+	}
+	return nearest.Hint(given, known)
+}
+
+// checkEmpty fails if a flag is given whose empty value would leave out a check without a word, as where a variable of a pipeline is empty.
+func checkEmpty(cmd *cobra.Command) error {
+	for _, name := range []string{"against", "baseline", "since"} {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed && flag.Value.String() == "" {
+			return fmt.Errorf("--%s is empty: want %s", name, wantedValue(flag))
+		}
+	}
+	return nil
 }
 
 // flagsOf returns the flags of a command that are not hidden, with their dashes.

@@ -167,7 +167,7 @@ func (o *bundleGenerate) options() (bundle.Options, error) {
 	}
 	opts.Replaces, opts.SkipRange = o.replaces, o.skipRange
 	if opts.Version, err = semver.Parse(o.version); err != nil {
-		return opts, fmt.Errorf("--version is %q, want a semantic version such as 1.0.0: %w", o.version, err)
+		return opts, fmt.Errorf("--version is %q, want a semantic version such as 1.0.0: %w%s", o.version, err, nearest.Version(o.version))
 	}
 	return opts, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/internal/findings/escape"
@@ -72,7 +74,7 @@ asked for one of them, nothing is written.`,
 func bumpBundle(cmd *cobra.Command, dir, output string, digests bool, opts bundle.Options) error {
 	earlier, err := registryv1.Load(dir)
 	if err != nil {
-		return err
+		return cmp.Or(source.Mistaken(dir, source.WantBundle), err)
 	}
 	bumped, err := bump(cmd, dir, earlier, digests, opts)
 	if err != nil {

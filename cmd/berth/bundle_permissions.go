@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,7 +93,7 @@ func openVersion(ctx context.Context, text string) (v access.Version, err error)
 		contents, err = registryv1.Load(opened.Dir)
 	}
 	if err != nil {
-		return v, err
+		return v, cmp.Or(source.Mistaken(text, source.WantBundle), err)
 	}
 	return access.Of(contents)
 }

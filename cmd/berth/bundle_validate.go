@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,8 @@ engine, with the credentials of ~/.docker/config.json or Podman's auth.json.
 
 Findings are printed to standard output, one per line, as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
-and a summary for each bundle to standard error. The other formats are for CI systems: json, sarif
-and junit. Files of an image are named by the reference and their paths in it.
+and a summary for each bundle to standard error. On a terminal, findings are wrapped and have colours, unless NO_COLOR
+is set. The other formats are for CI systems: json, yaml, sarif and junit. Files of an image are named by the reference and their paths in it.
 
 With --for olm-v1, it also finds why OLM v1 refuses the bundle.
 
@@ -155,7 +156,7 @@ func (o *bundleValidate) run(cmd *cobra.Command, bundles []string) error {
 		return err
 	}
 	if !shown {
-		if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+		if err := writeFindings(cmd, report, o.output); err != nil {
 			return err
 		}
 	}
@@ -192,8 +193,11 @@ func (o *bundleValidate) check(ctx context.Context, text string, options rules.O
 		load = func() (*registryv1.Contents, error) { return registryv1.LoadImage(pulled.Reference, pulled.Files) }
 		validate = func() ([]*findings.Finding, error) { return rules.CheckImage(pulled.Reference, pulled.Files, options) }
 	}
-	if found, err = validate(); err != nil || o.v1.target == "" {
-		return found, err
+	if found, err = validate(); err != nil {
+		return nil, cmp.Or(source.Mistaken(text, source.WantBundle), err)
+	}
+	if o.v1.target == "" {
+		return found, nil
 	}
 	contents, err := load()
 	if err != nil { // validate has already reported why

@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/findings"
@@ -47,7 +44,7 @@ func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*ru
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	part, err := rules.LoadPart(ctx, opened.Dir, rules.Look, packages...)
 	if err != nil {
-		return cmp.Or(bundleFolder(text), notValid(text, opened.Named(err)))
+		return cmp.Or(source.Mistaken(text, source.WantCatalog), notValid(text, opened.Named(err)))
 	}
 	part.Dir = text
 	opened.NameFindings(part.Faults) // part.Warnings are some of these
@@ -55,15 +52,14 @@ func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*ru
 	return opened.Named(do(part))
 }
 
-// bundleFolder returns an error if a folder is a bundle's, and not a catalog's.
-func bundleFolder(dir string) error {
-	for _, part := range registryv1.Folders {
-		if info, err := os.Stat(filepath.Join(dir, part)); err != nil || !info.IsDir() {
-			return nil
+// mistaken returns an error if one of the arguments of a command that has failed is something else than the command wants.
+func mistaken(args []string, want source.Wanted) error {
+	for _, arg := range args {
+		if err := source.Mistaken(arg, want); err != nil {
+			return err
 		}
 	}
-	return fmt.Errorf("%s is the folder of a bundle; want a catalog, such as `%s` makes from it; `%s` checks the bundle", dir,
-		escape.Command("berth catalog build %s --output-dir DIR", dir), escape.Command("berth bundle validate %s", dir))
+	return nil
 }
 
 // warningsLimit is the maximum number of warnings about a catalog from commands whose purpose is not to check it.

@@ -30,6 +30,8 @@ type catalogBuild struct {
 	strandNobody bool
 	updateGraph  string
 	against      string
+
+	name func([]*findings.Finding) // names the files of --against in findings, or is nil
 }
 
 // newCatalogBuildCommand returns the command catalog build, which runs package catalog/build.
@@ -159,9 +161,10 @@ func (o *catalogBuild) run(cmd *cobra.Command, args []string) (err error) {
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	part, err := rules.LoadPart(cmd.Context(), opened.Dir, rules.Look)
 	if err != nil {
-		return notValid(o.against, opened.Named(err))
+		return cmp.Or(source.Mistaken(o.against, source.WantCatalog), notValid(o.against, opened.Named(err)))
 	}
 	options.Against = part.Catalog
+	o.name = opened.NameFindings
 	return opened.Named(o.build(cmd, args, bundles, options))
 }
 
@@ -228,12 +231,17 @@ func (o *catalogBuild) fromBundles(cmd *cobra.Command, args []string, options bu
 			return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("--%s is for templates, and %s is a bundle folder; write a template that lists the folders", flag, args[0])}
 		}
 	}
-	config, err := build.Folders(cmd.Context(), args, build.Graph(o.updateGraph), options.Against)
+	built, err := build.Folders(cmd.Context(), args, build.Graph(o.updateGraph), options.Against)
 	stop()
 	if err != nil {
+		if other := mistaken(args, source.WantContent); other != nil {
+			return other
+		}
+	}
+	if err := errors.Join(err, o.report(cmd, built)); err != nil {
 		return err
 	}
-	return o.write(cmd, []*build.Catalog{{Config: config}})
+	return o.write(cmd, built.Catalogs)
 }
 
 func (o *catalogBuild) fromTemplates(cmd *cobra.Command, args []string, options build.Options) (err error) {
@@ -265,11 +273,13 @@ func (o *catalogBuild) fromTemplates(cmd *cobra.Command, args []string, options 
 		return err
 	}
 	defer func() { err = errors.Join(err, built.Close()) }()
-	for _, f := range built.Found {
-		cmd.PrintErrln(f.String())
+	if findings.Count(built.Found, findings.Error) > 0 {
+		if err := mistaken(args, source.WantContent); err != nil {
+			return err
+		}
 	}
-	if faults := findings.Count(built.Found, findings.Error); faults > 0 {
-		return fmt.Errorf("no catalog is written: %s", count(faults, "error"))
+	if err := o.report(cmd, built); err != nil {
+		return err
 	}
 	if len(built.Catalogs) == 0 {
 		return fmt.Errorf("no catalog is written: no bundle is for OpenShift %s", strings.Join(o.openshift, ", "))
@@ -280,6 +290,18 @@ func (o *catalogBuild) fromTemplates(cmd *cobra.Command, args []string, options 
 		}
 	}
 	return o.write(cmd, built.Catalogs)
+}
+
+// report prints what was found in templates or bundles. If one of the findings is an error, report fails.
+func (o *catalogBuild) report(cmd *cobra.Command, built *build.Built) error {
+	if o.name != nil {
+		o.name(built.Found)
+	}
+	printFindings(cmd, built.Found)
+	if faults := findings.Count(built.Found, findings.Error); faults > 0 {
+		return errors.Join(fmt.Errorf("no catalog is written: %s", count(faults, "error")), built.Advice)
+	}
+	return nil
 }
 
 func (o *catalogBuild) write(cmd *cobra.Command, catalogs []*build.Catalog) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,7 +57,7 @@ on standard error.
 			text, lost, err := conversion.Template(cmd.Context(), opened.Dir, conversion.Kind(args[0]), output, args[2:]...)
 			stop()
 			if err != nil {
-				return opened.Named(err)
+				return cmp.Or(source.Mistaken(args[1], source.WantCatalog), opened.Named(err))
 			}
 			for _, what := range lost {
 				cmd.PrintErrf("warning: the template leaves out %s\n", escape.Line(what))

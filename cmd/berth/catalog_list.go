@@ -27,8 +27,8 @@ func newCatalogListCommand() *cobra.Command {
 and --channel may be patterns, such as 'aws-*'. Bundles are listed once for each of their channels, the latest
 first.
 
-The table is for people and may change. On a terminal, it is as wide as that: long values are cut, names last, and
-empty columns are left out. If the catalog has lifecycles, SUPPORT says how a version is supported today. -o wide cuts none, and has more columns. Programs should use JSON or YAML.
+The table is for people and may change. On a terminal, it is as wide as that: long values are cut, and columns are
+left out that are empty or have no room. Names are never cut. If the catalog has lifecycles, SUPPORT says how a version is supported today. -o wide cuts none, and has more columns. Programs should use JSON or YAML.
 
 ` + aboutSources,
 		Example: `  berth catalog list packages catalog
@@ -43,7 +43,7 @@ empty columns are left out. If the catalog has lifecycles, SUPPORT says how a ve
   berth catalog list channels quay.io/operatorhubio/catalog:latest -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && !slices.Contains(list.Kinds(), args[0]) {
-				return fmt.Errorf("there is no list of %q, want one of %s%s", args[0], strings.Join(list.Kinds(), ", "), nearest.Hint(args[0], list.Kinds()))
+				return fmt.Errorf("there is no list of %q, want one of %s, and then CATALOG%s", args[0], strings.Join(list.Kinds(), ", "), nearest.Hint(args[0], list.Kinds()))
 			}
 			if o.Sort != "" && !slices.Contains(list.Orders(), o.Sort) {
 				return fmt.Errorf("--sort is %q, want one of %s", o.Sort, strings.Join(list.Orders(), ", "))

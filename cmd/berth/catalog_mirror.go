@@ -199,7 +199,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	options.Name, options.Origin, options.Host = cmp.Or(c.name, mirror.NameOf(opened.Name)), opened.Origin, opened.Host
 	m, err := mirror.New(cmd.Context(), opened.Dir, options)
 	if err != nil {
-		return &faults.Listed{Head: "cannot mirror " + from + ":", Faults: opened.Named(err)}
+		return cmp.Or[error](source.Mistaken(from, source.WantCatalog), &faults.Listed{Head: "cannot mirror " + from + ":", Faults: opened.Named(err)})
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	opened.NameFindings(m.Others)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/render"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/findings"
-	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // catalogRender holds the flags of "berth catalog render".
@@ -87,8 +88,9 @@ func (o *catalogRender) run(cmd *cobra.Command, args []string) error {
 	} else {
 		found, err = render.Write(cmd.Context(), render.ForLog(cmd.OutOrStdout(), o.output), options, args)
 	}
-	for _, f := range found {
-		cmd.PrintErrln(escape.Line(f.String()))
+	printFindings(cmd, found)
+	if err != nil {
+		return cmp.Or(mistaken(args, source.WantEither), err)
 	}
-	return err
+	return nil
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/server"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/cmd/internal/faults"
 )
 
@@ -43,7 +46,7 @@ gRPC health checks. With --metrics-address, it also serves /metrics and /healthz
 func (o *catalogServe) run(cmd *cobra.Command, dir string) error {
 	stop := startProgress(cmd.ErrOrStderr(), "reading "+dir)
 	defer stop()
-	return server.Serve(cmd.Context(), dir, server.Options{
+	err := server.Serve(cmd.Context(), dir, server.Options{
 		Address:        o.address,
 		MetricsAddress: o.metrics,
 		Report: func(e server.Event) {
@@ -63,4 +66,8 @@ func (o *catalogServe) run(cmd *cobra.Command, dir string) error {
 			}
 		},
 	})
+	if err != nil {
+		return cmp.Or(source.Mistaken(dir, source.WantCatalog), err)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,7 +192,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 		return err
 	}
 	if !shown {
-		if err := o.write(cmd, whole); err != nil {
+		if err := writeFindings(cmd, whole, o.output); err != nil {
 			return err
 		}
 	}
@@ -245,15 +246,6 @@ func expanded(catalogs []string) (all []string) {
 	return all
 }
 
-// write writes a report, with colours and wrapped on a terminal.
-func (o *catalogValidate) write(cmd *cobra.Command, report findings.Report) error {
-	out := cmd.OutOrStdout()
-	if columns := columnsOf(out); o.output == findings.Text && columns > 0 {
-		return report.WriteTerminal(out, columns, os.Getenv("NO_COLOR") == "")
-	}
-	return report.Write(out, o.output)
-}
-
 // check returns a report of all rules, and a summary of the catalog.
 func (o *catalogValidate) check(cmd *cobra.Command, text string, profile gates.Profile) (report findings.Report, has string, err error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading "+text)()
@@ -265,10 +257,10 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string, profile gates.P
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	c, found, err := fbc.Read(ctx, opened.Dir)
 	if err != nil {
-		return report, "", opened.Named(err)
+		return report, "", cmp.Or(source.Mistaken(text, source.WantCatalog), opened.Named(err))
 	}
 	if len(c.Packages) == 0 {
-		if err := bundleFolder(text); err != nil {
+		if err := source.Mistaken(text, source.WantCatalog); err != nil {
 			return report, "", err
 		}
 	}
@@ -312,7 +304,7 @@ func (o *catalogValidate) checkAgainst(ctx context.Context, c *fbc.Catalog, prof
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	before, err := rules.Load(ctx, opened.Dir)
 	if err != nil {
-		return nil, &faults.Listed{Head: "the catalog to compare with is not valid:", Faults: opened.Named(err)}
+		return nil, cmp.Or[error](source.Mistaken(o.against, source.WantCatalog), &faults.Listed{Head: "the catalog to compare with is not valid:", Faults: opened.Named(err)})
 	}
 	found = append(rules.Against(c, before), rules.AgainstGates(c, before, profile)...)
 	if v1 != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/bundle/registryv1/cache/store"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/cmd/internal/memory"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
@@ -160,7 +162,7 @@ func (o *check) run(cmd *cobra.Command, dir string) error {
 		return err
 	}
 	if !shown {
-		if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
+		if err := writeFindings(cmd, report, o.output); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(cmd.OutOrStdout(), change); err != nil {
@@ -204,7 +206,10 @@ func (o *check) plan(cmd *cobra.Command, dir string) (p checkPlan, err error) {
 		}
 	}
 	if p.repository, err = repository.Open(dir, config); err != nil {
-		return p, err
+		if errors.As(err, new(repository.WithinError)) {
+			return p, err
+		}
+		return p, cmp.Or(source.Mistaken(dir, source.WantRepository), err)
 	}
 	given := false
 	if p.settings, given, err = repository.ReadSettings(p.file); err != nil {

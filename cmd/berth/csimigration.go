@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/berth-csi/berth/internal/findings/nearest"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/csimigration"
 )
@@ -95,7 +96,7 @@ func (f *csiMigrationFlags) request(direction csimigration.Direction, args []str
 	}
 	if f.downgradeTo != "" {
 		if _, err := semver.Parse(f.downgradeTo); err != nil {
-			return r, fmt.Errorf("--downgrade-to is %q, want a version, as in 4.11.0: %w", f.downgradeTo, err)
+			return r, fmt.Errorf("--downgrade-to is %q, want a version, as in 4.11.0: %w%s", f.downgradeTo, err, nearest.Version(f.downgradeTo))
 		}
 		if len(args) > 0 || f.way != "" || direction != csimigration.Enable {
 			return r, errors.New("--downgrade-to decides on all plugins and on the way: omit DRIVER and --way")

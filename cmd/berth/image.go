@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/internal/oci"
 )
@@ -85,7 +87,7 @@ annotations. A catalog may refer to such an image instead of carrying the bundle
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := registryv1.Load(args[0])
 			if err != nil {
-				return err
+				return cmp.Or(source.Mistaken(args[0], source.WantBundle), err)
 			}
 			return to.put(cmd, b.Image())
 		},
@@ -129,7 +131,7 @@ A catalog that cannot be read is rejected; if opm rejects it, there is a warning
 			}
 			stop()
 			if err != nil {
-				return err
+				return cmp.Or(source.Mistaken(args[0], source.WantCatalog), err)
 			}
 			if fault != nil {
 				first, _, _ := strings.Cut(fault.Error(), "\n")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,6 +67,31 @@ func palette(w io.Writer) findings.Palette {
 		return findings.Colours
 	}
 	return findings.Plain
+}
+
+// writeFindings writes a report to standard output, as text for a terminal wrapped and with colours.
+func writeFindings(cmd *cobra.Command, report findings.Report, format string) error {
+	out := cmd.OutOrStdout()
+	if columns := columnsOf(out); format == findings.Text && columns > 0 {
+		return report.WriteTerminal(out, columns, os.Getenv("NO_COLOR") == "")
+	}
+	return report.Write(out, format)
+}
+
+// printFindings prints findings to standard error, for a terminal wrapped and with colours. With --quiet, it prints only errors.
+func printFindings(cmd *cobra.Command, found []*findings.Finding) {
+	w := cmd.ErrOrStderr()
+	if quiet, is := w.(hushed); is {
+		w, found = quiet.errors, slices.DeleteFunc(slices.Clone(found), func(f *findings.Finding) bool { return f.Severity != findings.Error })
+	}
+	if columns := columnsOf(w); columns > 0 {
+		// Nothing can be done about a terminal that takes no text.
+		_ = findings.Report{Findings: found}.WriteTerminal(escape.Screen(fileOf(w), findings.Sequences...), columns, os.Getenv("NO_COLOR") == "")
+		return
+	}
+	for _, f := range found {
+		fmt.Fprintln(w, f.String())
+	}
 }
 
 // progressDelay is the time after which progress is shown, and then the time between updates.

@@ -57,8 +57,8 @@ type registryDestination struct {
 // quay.io control the images there.
 func Below(path string) (Destination, error) {
 	path = strings.TrimSuffix(path, "/")
-	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil || strings.Contains(path, "://") {
-		return nil, fmt.Errorf("destination %q: want a path of a registry, such as registry.example.com/mirror", path)
+	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil || strings.Contains(path, "://") || strings.HasPrefix(path, ".") {
+		return nil, fmt.Errorf("destination %q: want a path of a registry, such as registry.example.com/mirror, or oci:DIR for a folder", path)
 	}
 	options := []remote.Option{remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithTransport(toWrite), remote.WithRetryBackoff(remote.Backoff{Steps: 1})} // a transfer repeats
 	pusher, err := remote.NewPusher(options...)

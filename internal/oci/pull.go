@@ -103,8 +103,17 @@ func PullLabelled(ctx context.Context, from Source, reference string, limits Lim
 // chooser chooses the folders to read from an image.
 type chooser func(context.Context, *pulling, platformImage) ([]string, error)
 
+// isBare reports whether a reference has a registry, but neither a tag nor a digest.
+func isBare(reference string) bool {
+	ref, err := name.ParseReference(reference+":v1.0.0", name.StrictValidation)
+	return err == nil && strings.ContainsAny(ref.Context().RegistryStr(), ".:") && !strings.HasPrefix(reference, ".") && !strings.Contains(reference[strings.LastIndex(reference, "/")+1:], ":")
+}
+
 func pullFrom(ctx context.Context, from Source, keeper Keeper, reference string, limits Limits, choose chooser) (Pulled, error) {
 	ref, err := parseReference(ctx, reference)
+	if err != nil && isBare(reference) {
+		return Pulled{}, fmt.Errorf("image %q has neither a tag nor a digest: want one of them, such as %s:v1.0.0", reference, reference)
+	}
 	if err != nil {
 		return Pulled{}, fmt.Errorf("image %q: want a reference with its registry and a tag or a digest, such as quay.io/example/bundle:v1.0.0: %w", reference, err)
 	}

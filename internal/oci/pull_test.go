@@ -177,7 +177,7 @@ func TestPullExplains(t *testing.T) {
 	}{
 		{"Not An Image", `image "Not An Image": want a reference with its registry and a tag or a digest, such as .*`, time.Minute},
 		{"cargo:v1", `image "cargo:v1": want a reference with its registry .*`, time.Minute},
-		{address + "/harbour/cargo", `image ".*": want a reference .*`, time.Minute},
+		{address + "/harbour/cargo", `image ".*/harbour/cargo" has neither a tag nor a digest: want one of them, such as ` + address + `/harbour/cargo:v1.0.0`, time.Minute},
 		{address + "/harbour/nothing:v1", `cannot pull image ` + address + `/harbour/nothing:v1: GET http://.*; check the name: ` + address + ` has no such image`, time.Minute},
 		{nobody + "/harbour/cargo:v1", `cannot pull image .*: .*Get "http://` + nobody + `/v2/": .* connection refused; check that ` + nobody + ` can be reached from here, .*`, time.Minute},
 		{silent.Addr().String() + "/harbour/cargo:v1", `cannot pull image .*: it took longer than 100ms: .*; check that .* can be reached from here, .*`, 100 * time.Millisecond},

@@ -74,9 +74,12 @@ func mayReplace(dir string) error {
 // Push pushes an image to a registry under a reference such as quay.io/example/bundle:v1.0.0 and returns its digest.
 // It uses the credentials of container tools, and plain HTTP for registries on loopback.
 func Push(ctx context.Context, reference string, index v1.ImageIndex) (digest string, err error) {
-	ref, err := name.ParseReference(reference)
+	ref, err := name.ParseReference(reference, name.WithDefaultRegistry("")) // else, a reference without a registry would be Docker Hub's
 	if err != nil {
 		return "", fmt.Errorf("image %q: want a reference such as quay.io/example/bundle:v1.0.0: %w", reference, err)
+	}
+	if ref.Context().RegistryStr() == "" {
+		return "", fmt.Errorf("image %q has no registry: want a reference such as quay.io/example/bundle:v1.0.0", reference)
 	}
 	if err := remote.WriteIndex(ref, index, remoteOptions(ctx)...); err != nil {
 		return "", fmt.Errorf("pushing to %s: %w%s", ref, err, pushRemedy(ref.Context(), err))

@@ -72,7 +72,12 @@ func Open(dir string, config []byte) (*Repository, error) {
 		return nil, fmt.Errorf("%w; expected the folder of a repository of operators", err)
 	}
 	if !hasOperators(dir) {
-		return nil, fmt.Errorf("%s is not a repository of operators: it has no folder %s; expected %s/NAME/VERSION with a bundle each%s", dir, OperatorsDir, OperatorsDir, above(dir))
+		within := above(dir)
+		err := fmt.Errorf("%s is not a repository of operators: it has no folder %s; expected %s/NAME/VERSION with a bundle each%s", dir, OperatorsDir, OperatorsDir, within)
+		if within != "" {
+			return nil, WithinError{err}
+		}
+		return nil, err
 	}
 	if config == nil {
 		var err error
@@ -96,6 +101,9 @@ func hasOperators(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, OperatorsDir))
 	return err == nil && info.IsDir()
 }
+
+// WithinError says that a folder is a part of a repository.
+type WithinError struct{ error }
 
 // above says which repository of operators a folder is in, if it is in one.
 func above(dir string) string {

@@ -191,10 +191,10 @@ func (st *State) installed(r *resolution) (*State, error) {
 	return &later, nil
 }
 
-// identify returns the name and the semantic version of an installed version, given either. It fails if the version is not valid, or if
-// several bundles match it.
+// identify returns the name and the semantic version of an installed version, given either. The version may have a v before it, as Git's
+// tags have. identify fails if the version is not valid, or if several bundles match it.
 func identify(p *fbc.Package, pkg, installed string) (upgrade.Version, error) {
-	number, err := semver.Parse(installed)
+	number, err := semver.Parse(strings.TrimPrefix(installed, "v"))
 	if p != nil {
 		if b := p.FindBundle(installed); b != nil && b.Number() != nil {
 			return upgrade.Version{Name: b.Name, Number: b.Number()}, nil
@@ -214,7 +214,7 @@ func identify(p *fbc.Package, pkg, installed string) (upgrade.Version, error) {
 		}
 	}
 	if err == nil {
-		return upgrade.Version{Name: pkg + ".v" + installed, Number: &number}, nil
+		return upgrade.Version{Name: pkg + ".v" + strings.TrimPrefix(installed, "v"), Number: &number}, nil
 	}
 	if _, suffix, found := strings.Cut(installed, ".v"); found {
 		if number, err := semver.Parse(suffix); err == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/catalog/source"
 	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // Version is the API version of the files that Read takes. Mirror and Delete are their kinds.
@@ -290,7 +291,7 @@ func (v versions) selection(of string, full bool) (mirror.Selection, error) {
 	}
 	for _, version := range []string{v.MinVersion, v.MaxVersion} {
 		if _, err := semver.Parse(version); err != nil && version != "" {
-			return mirror.Selection{}, fmt.Errorf("%q is not a version such as 1.2.0: %w", version, err)
+			return mirror.Selection{}, fmt.Errorf("%q is not a version such as 1.2.0: %w%s", version, err, nearest.Version(version))
 		}
 	}
 	switch {

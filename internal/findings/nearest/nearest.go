@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/blang/semver/v4"
 )
 
 const (
@@ -24,8 +26,19 @@ func Hint(given string, names []string) string {
 	return "; did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// Of returns the names that are nearest to the given one, the nearest first, and three at most.
+// Version returns "; did you mean 1.2.3?" for a version that was given as v1.2.3, as Git's tags have it, and otherwise "".
+func Version(given string) string {
+	number, is := strings.CutPrefix(given, "v")
+	if _, err := semver.Parse(number); !is || err != nil {
+		return ""
+	}
+	return "; did you mean " + number + "?"
+}
+
+// Of returns the names that are nearest to the given one, the nearest first, and three at most. A version after an @ is not a part of the
+// name.
 func Of(given string, names []string) []string {
+	given, _, _ = strings.Cut(given, "@")
 	type candidate struct {
 		name     string
 		distance int
