@@ -63,7 +63,7 @@ func Mistaken(path string, want Wanted) error {
 	text := fmt.Sprintf("%s is %s; want %s", path, k.is, want)
 	switch {
 	case want == WantCatalog && k.build != "":
-		text += fmt.Sprintf(", such as `%s` makes of it", k.build)
+		text += fmt.Sprintf(", such as `%s` makes from it", k.build)
 	case want == WantBundle && k.bundle != "":
 		text += ", such as " + k.bundle
 	case want == WantContent && k.build != "":

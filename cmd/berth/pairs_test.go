@@ -51,17 +51,17 @@ func isTried(field, report string) bool {
 }
 
 // shownFiles has the arguments of each command that reads files of strangers and shows something of them: CATALOG and OLD are two
-// states of a catalog, BUNDLE and OLDBUNDLE of a bundle.
+// states of a catalog, BUNDLE and OLDBUNDLE of a bundle; EXTENSION has a ClusterExtension, and BASELINE known findings.
 var shownFiles = map[string][]string{
-	"catalog validate":         {"CATALOG", "CATALOG --against OLD"},
+	"catalog validate":         {"CATALOG", "CATALOG --against OLD", "CATALOG --for olm-v1"},
 	"catalog list":             {"packages CATALOG", "channels CATALOG", "bundles CATALOG"},
 	"catalog lifecycle":        {"CATALOG"},
-	"catalog diff":             {"OLD CATALOG"},
+	"catalog diff":             {"OLD CATALOG", "OLD CATALOG --for olm-v1"},
 	"catalog graph":            {"CATALOG", "CATALOG --for olm-v1"},
-	"catalog plan":             {"CATALOG tide@1.0.0", "CATALOG tide@1.0.0 --olm v1"},
+	"catalog plan":             {"CATALOG tide@1.0.0", "CATALOG tide@1.0.0 --olm v1", "CATALOG --extension EXTENSION"},
 	"catalog convert-template": {"basic CATALOG", "substitutes CATALOG", "berth CATALOG"},
 	"catalog render":           {"CATALOG"},
-	"bundle validate":          {"BUNDLE"},
+	"bundle validate":          {"BUNDLE", "BUNDLE --for olm-v1", "BUNDLE --profile certified --baseline BASELINE"},
 	"bundle permissions":       {"BUNDLE", "BUNDLE --against OLDBUNDLE"},
 	"check":                    {"REPOSITORY --profile community", "REPOSITORY --profile certified"},
 }
@@ -250,7 +250,13 @@ func newStrangers() strangers {
 		"oldbundle/manifests/csv.json": {csv("1.0.0")},
 		"oldbundle/manifests/crd.json": {crd("1")},
 		"oldbundle/metadata/a.json":    {annotations},
-		"repository/config.yaml":       {object{"organization": "community-operators", "allowed_bundle_registries": []any{"quay.io/"}}},
+		"extension/extension.json": {object{"apiVersion": "olm.operatorframework.io/v1", "kind": "ClusterExtension", "metadata": object{"name": "tide"},
+			"spec": object{"namespace": "tide", "serviceAccount": object{"name": "tide"}, "source": object{"sourceType": "Catalog", "catalog": object{"packageName": "tide", "version": "1.x",
+				"channels": []any{"stable"}, "upgradeConstraintPolicy": "CatalogProvided", "selector": object{"matchLabels": object{"a": "b"}}}},
+				"install": object{"preflight": object{"crdUpgradeSafety": object{"enforcement": "None"}}}, "config": object{"configType": "Inline", "inline": object{"watchNamespace": "tide"}}},
+			"status": object{"install": object{"bundle": object{"name": "tide.v1.0.0", "version": "1.0.0"}}}}},
+		"baseline/baseline.json": {object{"schema": "berth.findings.v1", "findings": []any{object{"rule": "r", "file": "f", "message": "m"}}}},
+		"repository/config.yaml": {object{"organization": "community-operators", "allowed_bundle_registries": []any{"quay.io/"}}},
 		"repository/operators/tide/ci.yaml": {object{"updateGraph": "replaces-mode", "reviewers": []any{"crew"},
 			"fbc": object{"enabled": true, "catalog_mapping": []any{object{"template_name": "basic.yaml", "catalog_names": []any{"v4.20"}, "type": "olm.template.basic"}}}}},
 		"repository/operators/tide/1.0.0/metadata/annotations.yaml": {annotations},
@@ -412,16 +418,12 @@ func TestPairs(t *testing.T) {
 	for _, c := range leaves(newCommand()) {
 		commands[strings.TrimPrefix(c.CommandPath(), "berth ")] = c
 	}
-	areas := map[string][]string{
-		"catalog": {"catalog validate", "catalog list", "catalog lifecycle", "catalog diff", "catalog graph", "catalog plan", "catalog convert-template", "catalog render"},
-		"old":     {"catalog diff", "catalog validate"}, "bundle": {"bundle validate", "bundle permissions"}, "oldbundle": {"bundle permissions"}, "repository": {"check"},
-	}
 	files := newStrangers()
 	dir := t.TempDir()
 	for path := range files {
 		files.write(t, dir, path)
 	}
-	in := strings.NewReplacer("OLDBUNDLE", filepath.Join(dir, "oldbundle"), "BUNDLE", filepath.Join(dir, "bundle"), "CATALOG", filepath.Join(dir, "catalog"), "OLD", filepath.Join(dir, "old"), "REPOSITORY", filepath.Join(dir, "repository"))
+	in := strings.NewReplacer("EXTENSION", filepath.Join(dir, "extension", "extension.json"), "BASELINE", filepath.Join(dir, "baseline", "baseline.json"), "OLDBUNDLE", filepath.Join(dir, "oldbundle"), "BUNDLE", filepath.Join(dir, "bundle"), "CATALOG", filepath.Join(dir, "catalog"), "OLD", filepath.Join(dir, "old"), "REPOSITORY", filepath.Join(dir, "repository"))
 	known := map[string]map[string]bool{} // the elements that reports of a format have without hostile texts
 	for _, format := range structured {
 		known[format] = map[string]bool{}
@@ -436,9 +438,9 @@ func TestPairs(t *testing.T) {
 					return
 				}
 				written := false
-				for _, name := range areas[area] {
+				for _, name := range slices.Sorted(maps.Keys(shownFiles)) {
 					for _, args := range shownFiles[name] {
-						if area == "old" && !strings.Contains(args, "OLD") || area == "oldbundle" && !strings.Contains(args, "OLDBUNDLE") {
+						if !slices.Contains(strings.Fields(args), strings.ToUpper(area)) {
 							continue
 						}
 						for _, format := range formatsOf(commands[name]) {
@@ -488,7 +490,7 @@ func TestPairs(t *testing.T) {
 const benign = "X y"
 
 // structured are the formats with elements.
-var structured = []string{"junit", "svg", "html", "markdown", "mermaid"}
+var structured = []string{"junit", "sarif", "svg", "html", "markdown", "mermaid", "dot"}
 
 // streamsOf runs a command in this process, and returns what it writes to the two standard streams.
 func streamsOf(words []string) (out []byte, said string) {
@@ -530,7 +532,27 @@ func checkReport(t *testing.T, what, name, format string, out []byte) {
 	}
 }
 
-var quotedText = regexp.MustCompile(`"[^"\n]*"`)
+var quotedText = regexp.MustCompile(`"([^"\\\n]|\\.)*"`)
+
+// keysOf returns the names of fields, with the names of those around them, and that a text has a link, as SARIF takes it.
+func keysOf(value any, path string) (all []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, of := range value {
+			all = append(all, path+"."+key)
+			all = append(all, keysOf(of, path+"."+key)...)
+		}
+	case []any:
+		for _, of := range value {
+			all = append(all, keysOf(of, path)...)
+		}
+	case string:
+		if strings.Contains(value, "](") && strings.HasSuffix(path, ".text") {
+			all = append(all, path+" has a link")
+		}
+	}
+	return all
+}
 
 // elementsOf returns the elements of a report in a format that has elements.
 func elementsOf(t *testing.T, what, format string, out []byte) (all []string) {
@@ -577,7 +599,13 @@ func elementsOf(t *testing.T, what, format string, out []byte) (all []string) {
 			}
 			return ast.WalkContinue, nil
 		}))
-	case "mermaid":
+	case "sarif":
+		var report any
+		if err := json.Unmarshal(out, &report); err != nil && len(out) > 0 {
+			t.Errorf("%s: %v", what, err)
+		}
+		return keysOf(report, "")
+	case "mermaid", "dot":
 		for line := range strings.Lines(quotedText.ReplaceAllString(string(out), `""`)) {
 			all = append(all, regexp.MustCompile(`\d+`).ReplaceAllString(strings.TrimSpace(line), "N"))
 		}

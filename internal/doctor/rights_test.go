@@ -1,12 +1,15 @@
 package doctor
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -19,6 +22,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/test/hostile"
 )
 
 // serving returns a connection to an API server that shows some lists, by their paths, and forbids everything else.
@@ -69,21 +74,97 @@ func TestFewRights(t *testing.T) {
 	}
 }
 
+const servedSharedVolumes = "/apis/aws-efs.managed.openshift.io/v1alpha1/namespaces/shop/sharedvolumes"
+
+// listOf returns a list for an API server.
+func listOf(items ...string) string {
+	return `{"kind":"List","apiVersion":"v1","metadata":{},"items":[` + strings.Join(items, ",") + `]}`
+}
+
+// ofATeam are lists of what is broken in a team's namespace, with all fields that are read.
+func ofATeam() map[string]string {
+	return map[string]string{
+		servedSharedVolumes: listOf(`{"metadata":{"namespace":"shop","name":"logs"},"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False","reason":"NotGranted","message":"ask"}]}}`,
+			`{"metadata":{"namespace":"shop","name":"old"},"status":{"phase":"Ready","conditions":[{"type":"FileSystemAvailable","status":"False","reason":"NotFound","message":"gone"}]}}`),
+		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"pvc-logs"},"status":{"phase":"Pending"}}`),
+		"/api/v1/namespaces/shop/pods": listOf(
+			`{"metadata":{"name":"web"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending",
+				"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"no node"}]}}`,
+			`{"metadata":{"name":"job"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending",
+				"containerStatuses":[{"name":"c","state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off"}},"lastState":{"terminated":{"exitCode":1,"message":"ended"}}}]}}`),
+		"/api/v1/namespaces/shop/events": listOf(`{"metadata":{"name":"e"},"type":"Warning","reason":"FailedMount","message":"Failed to resolve","involvedObject":{"kind":"Pod","name":"web"}}`,
+			`{"metadata":{"name":"f"},"type":"Warning","reason":"ProvisioningFailed","message":"no GID","involvedObject":{"kind":"PersistentVolumeClaim","name":"pvc-logs"}}`),
+	}
+}
+
+// TestHostileTeam puts hostile texts into each field of the objects in a namespace that doctor -n reads, its events included, one at a time:
+// the report and its JSON show them as they are, and no command starts a program.
+func TestHostileTeam(t *testing.T) {
+	fields := 0
+	for path, list := range ofATeam() {
+		var document any
+		require.NoError(t, json.Unmarshal([]byte(list), &document))
+		for _, text := range []string{hostile.Short(), hostile.Long()} {
+			fields += hostile.Each(&document, text, func(at string) {
+				changed, err := json.Marshal(document)
+				require.NoError(t, err)
+				lists := ofATeam()
+				lists[path] = string(changed)
+				report, err := ExamineNamespace(t.Context(), serving(t, lists), "shop")
+				require.NoError(t, err)
+				what := path + at
+				hostile.Check(t, what, report.Text(findings.Plain), 64<<10)
+				var data bytes.Buffer
+				require.NoError(t, escape.JSON(&data, report))
+				if strings.ContainsFunc(data.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+					t.Errorf("%s: the JSON has characters that are not visible: %.500q", what, data.String())
+				}
+			})
+		}
+	}
+	if fields == 0 {
+		t.Error("there are no fields")
+	}
+	t.Logf("%d pairs of a field and a text, each in two formats", fields)
+}
+
+// TestCrowdedTeam: very many objects that wait hide none that does not work, and those that a report leaves out are counted.
+func TestCrowdedTeam(t *testing.T) {
+	var volumes, claims, pods []string
+	for i := range 2 * maxOfTeam {
+		volumes = append(volumes, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"a%d"},"status":{"phase":"Pending"}}`, i))
+		claims = append(claims, fmt.Sprintf(`{"metadata":{"name":"a%d"},"status":{"phase":"Pending"}}`, i))
+		pods = append(pods, fmt.Sprintf(`{"metadata":{"name":"a%d"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]},"status":{"phase":"Pending"}}`, i))
+	}
+	volumes = append(volumes, `{"metadata":{"namespace":"shop","name":"broken"},"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False","reason":"NotGranted","message":"ask"}]}}`)
+	pods = append(pods, `{"metadata":{"name":"broken"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]},"status":{"phase":"Pending",
+		"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"no node"}]}}`)
+	report, err := ExamineNamespace(t.Context(), serving(t, map[string]string{servedSharedVolumes: listOf(volumes...),
+		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(claims...), "/api/v1/namespaces/shop/pods": listOf(pods...), "/api/v1/namespaces/shop/events": listOf()}), "shop")
+	require.NoError(t, err)
+	text := report.Text(findings.Plain)
+	for _, want := range []string{
+		"✗ SharedVolume broken is not Ready, with reason NotGranted: ask\n", "! 21 more SharedVolumes like these\n      do: oc -n shop get sharedvolumes\n",
+		"! 20 more claims like these\n      do: oc -n shop get pvc\n",
+		"✗ pod broken, which uses c, waits to start: pod broken is not scheduled: Unschedulable: no node\n", "! 21 more pods like these\n      do: oc -n shop get pods\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report does not have %q:\n%s", want, text)
+		}
+	}
+}
+
 // TestTeam: a team sees the faults in its namespace, from the SharedVolume to the events of its pods.
 func TestTeam(t *testing.T) {
-	const api = "/apis/aws-efs.managed.openshift.io/v1alpha1/namespaces/shop/sharedvolumes"
-	list := func(items string) string {
-		return `{"kind":"List","apiVersion":"v1","metadata":{},"items":[` + items + `]}`
-	}
 	broken := map[string]string{
-		api: list(`{"metadata":{"namespace":"shop","name":"logs"},"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False","reason":"NotGranted","message":"ask"}]}}`),
-		"/api/v1/namespaces/shop/persistentvolumeclaims": list(`{"metadata":{"name":"pvc-logs"},"status":{"phase":"Pending"}},{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`),
-		"/api/v1/namespaces/shop/pods": list(`{"metadata":{"name":"web"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending"}},
+		servedSharedVolumes: listOf(`{"metadata":{"namespace":"shop","name":"logs"},"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False","reason":"NotGranted","message":"ask"}]}}`),
+		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"pvc-logs"},"status":{"phase":"Pending"}},{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`),
+		"/api/v1/namespaces/shop/pods": listOf(`{"metadata":{"name":"web"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending"}},
 			{"metadata":{"name":"other"},"status":{"phase":"Pending"}}`),
-		"/api/v1/namespaces/shop/events": list(`{"metadata":{"name":"e"},"type":"Warning","reason":"FailedMount","message":"Failed to resolve","involvedObject":{"kind":"Pod","name":"web"}},
+		"/api/v1/namespaces/shop/events": listOf(`{"metadata":{"name":"e"},"type":"Warning","reason":"FailedMount","message":"Failed to resolve","involvedObject":{"kind":"Pod","name":"web"}},
 			{"metadata":{"name":"f"},"type":"Warning","reason":"ProvisioningFailed","message":"no GID","involvedObject":{"kind":"PersistentVolumeClaim","name":"pvc-logs"}}`),
 	}
-	whole := map[string]string{api: list(""), "/api/v1/namespaces/shop/persistentvolumeclaims": list(`{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`), "/api/v1/namespaces/shop/pods": list("")}
+	whole := map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`), "/api/v1/namespaces/shop/pods": listOf()}
 	for _, test := range []struct {
 		name  string
 		shows map[string]string

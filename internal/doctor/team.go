@@ -20,6 +20,34 @@ import (
 // maxOfTeam is the maximum number of faulty objects of a kind in a report.
 const maxOfTeam = 20
 
+// few keeps the first objects of a kind, and counts the others. A bad one takes the place of one that is only suspicious, so that no number
+// of these hides it.
+type few[T any] struct {
+	bad  func(T) bool
+	kept []T
+	more int
+}
+
+func (f *few[T]) add(of T) {
+	if len(f.kept) == maxOfTeam {
+		f.more++
+		at := slices.IndexFunc(f.kept, func(kept T) bool { return !f.bad(kept) })
+		if at < 0 || !f.bad(of) {
+			return
+		}
+		f.kept = slices.Delete(f.kept, at, at+1)
+	}
+	f.kept = append(f.kept, of)
+}
+
+// rest returns a warning about the objects that are not kept, if there are any. what is a kind, and list the command that shows them all.
+func (f *few[T]) rest(code, what, list string) []findings.Check {
+	if f.more == 0 {
+		return nil
+	}
+	return []findings.Check{findings.Warn(code, list, "%s like these", number(f.more, "more "+what))}
+}
+
 // ExamineNamespace examines a team's SharedVolumes, claims, and the pods that use them, in one namespace. It reads nothing else. It
 // fails if the API server does not answer.
 func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*Report, error) {
@@ -35,27 +63,28 @@ func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*
 // team holds the objects of a namespace.
 type team struct {
 	namespace string
-	// waiting are the claims that are not bound.
-	waiting []string
 }
 
 func (t *team) examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	var all int
-	var bad []findings.Check
+	bad := few[findings.Check]{bad: func(c findings.Check) bool { return c.Verdict == findings.Fault }}
 	err := each(ctx, p.Cluster, v1alpha1.GroupVersion, listing.List{Resource: sharedVolumes, Namespace: t.namespace}, func(v sharedVolume) error {
 		all++
-		if result := judgeOne(v); result != nil && len(bad) < maxOfTeam {
-			bad = append(bad, *result)
+		if result := judgeOne(v); result != nil {
+			bad.add(*result)
 		}
 		return nil
 	})
 	if apierrors.IsNotFound(errors.Unwrap(err)) || err != nil && optional(err) == nil {
 		return nil, nil // the cluster does not serve them
 	}
-	if err == nil && len(bad) == 0 {
-		bad = []findings.Check{findings.Pass(sharedVolumesFine, "%s", allReady(all))}
+	if err != nil {
+		return bad.kept, err
 	}
-	return bad, err
+	if len(bad.kept) == 0 {
+		return []findings.Check{findings.Pass(sharedVolumesFine, "%s", allReady(all))}, nil
+	}
+	return append(bad.kept, bad.rest(sharedVolumesNotReady, "SharedVolume", escape.Command("oc -n %s get sharedvolumes", t.namespace))...), nil
 }
 
 // judgeOne judges one SharedVolume. It returns nil if it has no fault.
@@ -87,6 +116,7 @@ func message(of string) string {
 
 func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	all := 0
+	waiting := few[string]{bad: func(string) bool { return false }}
 	if err := each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "persistentvolumeclaims", Namespace: t.namespace}, func(claim struct {
 		Metadata struct{ Name string }
 		Status   struct {
@@ -94,14 +124,14 @@ func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings
 		}
 	}) error {
 		all++
-		if claim.Status.Phase != corev1.ClaimBound && len(t.waiting) < maxOfTeam {
-			t.waiting = append(t.waiting, claim.Metadata.Name)
+		if claim.Status.Phase != corev1.ClaimBound {
+			waiting.add(claim.Metadata.Name)
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	if len(t.waiting) == 0 {
+	if len(waiting.kept) == 0 {
 		return []findings.Check{findings.Pass(claimsFine, "%s bound", number(all, "claim")+" "+are(all))}, nil
 	}
 	said, err := t.events(ctx, p, "PersistentVolumeClaim")
@@ -109,11 +139,11 @@ func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings
 		return nil, err
 	}
 	var results []findings.Check
-	for _, name := range t.waiting {
+	for _, name := range waiting.kept {
 		results = append(results, findings.Warn(claimNotBound, escape.Command("oc -n %s describe pvc %s", t.namespace, name)+"; "+findings.Page("operate/troubleshooting.md#my-claim-is-pending"),
 			"claim %s is not bound%s", name, suffix(said[name])))
 	}
-	return results, nil
+	return append(results, waiting.rest(claimNotBound, "claim", escape.Command("oc -n %s get pvc", t.namespace))...), nil
 }
 
 // teamPod holds the fields of a team's pod that are read.
@@ -137,20 +167,20 @@ func (p teamPod) claims() (names []string) {
 
 func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	all := 0
-	var stuck []teamPod
+	stuck := few[teamPod]{bad: func(of teamPod) bool { return of.trouble() != "" }}
 	if err := each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "pods", Namespace: t.namespace}, func(of teamPod) error {
 		if len(of.claims()) == 0 {
 			return nil
 		}
 		all++
-		if of.Status.Phase == corev1.PodPending && len(stuck) < maxOfTeam {
-			stuck = append(stuck, of)
+		if of.Status.Phase == corev1.PodPending {
+			stuck.add(of)
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	if len(stuck) == 0 {
+	if len(stuck.kept) == 0 {
 		return []findings.Check{findings.Pass(podsStarted, "%s that %s claims, and none waits to start", number(all, "pod"), map[bool]string{true: "uses", false: "use"}[all == 1])}, nil
 	}
 	said, err := t.events(ctx, p, "Pod")
@@ -158,7 +188,7 @@ func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.C
 		return nil, err
 	}
 	var results []findings.Check
-	for _, of := range stuck {
+	for _, of := range stuck.kept {
 		of.pod.Spec.NodeName = of.Spec.NodeName
 		text := strings.Join(slices.DeleteFunc([]string{of.trouble(), said[of.Metadata.Name]}, func(s string) bool { return s == "" }), "; ")
 		r := findings.Fail(podWaits, escape.Command("oc -n %s describe pod %s", t.namespace, of.Metadata.Name)+"; "+findings.Page("operate/troubleshooting.md#my-pod-hangs-in-containercreating"),
@@ -168,7 +198,7 @@ func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.C
 		}
 		results = append(results, r)
 	}
-	return results, nil
+	return append(results, stuck.rest(podWaits, "pod", escape.Command("oc -n %s get pods", t.namespace))...), nil
 }
 
 // events returns the last warning about each object of a kind in the namespace, by its name.

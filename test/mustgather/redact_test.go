@@ -1,6 +1,7 @@
 package mustgather
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"regexp"
@@ -8,13 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
 )
 
 // corpus has credentials as each cloud makes them, in each place where they may be collected. Texts between « and »
-// must be removed; the other words stay, so that support has something to read. A text is from an object, as the client
-// prints it, or from a log.
+// must be removed; the other words stay, so that support has something to read. A text is a part of an object, in YAML, or from a log.
 var corpus = []struct{ kind, object, log string }{
 	{"a variable", "    - name: OS_PASSWORD\n      value: «hunter2secret»\n    - name: OS_REGION\n      value: north", ""},
 	{"a quoted variable", "    - name: \"DB_PWD\"\n      value: \"«my secret, phrase»\"\n      other: stays", ""},
@@ -23,13 +23,14 @@ var corpus = []struct{ kind, object, log string }{
 	{"a quoted text of several lines", "  clientSecret: \"«first» «second»\\\n    \\ «third»\"\n  stays: here", ""},
 	{"an escaped quote", "{\"password\":\"«hun\\\"ter2secret»\",\"user\":\"admin\"}", "got {\"password\":\"«hun\\\"ter2secret»\",\"user\":\"admin\"}"},
 	{"JSON in JSON", "", `msg="{\"token\":\"«hun\\\"ter2secret»\",\"user\":\"admin\"}"`},
+	{"JSON in JSON in JSON", "", `path="msg=\"{\\\"token\\\":\\\"«hun\\\\\\\"ter2secret»\\\",\\\"user\\\":\\\"admin\\\"}\""`},
+	{"JSON in JSON in JSON in JSON", "", `x="path=\"msg=\\\"{\\\\\\\"token\\\\\\\":\\\\\\\"«hunter2secret»`},
 	{"single quotes", "password: 'a,«b hunter2''secret»'", "password='a,«b hunter2secret»' user=admin"},
-	{"a field of JSON", `    "clientSecret": "«hunter2, \"secret»",` + "\n" + `    "user": "admin"`, ""},
-	{"a variable in JSON", "        \"name\": \"AZURE_STORAGE_ACCOUNTKEY\",\n        \"value\": \"«hunter2\\\"secret»\"", ""},
-	{"a description", "      AZURE_CLIENT_SECRET:  «hunter2secret»\n      OS_REGION:  north", ""},
+	{"a field of JSON", `{"clientSecret": "«hunter2, \"secret»", "user": "admin"}`, ""},
+	{"a variable in JSON", "{\"name\": \"AZURE_STORAGE_ACCOUNTKEY\", \"of\": \"stays\", \"value\": \"«hunter2\\\"secret»\"}", ""},
 	{"an option", "    - --password=«hunter2secret»\n    - --v=2", "run --password «hunter2secret» --v=2"},
 	{"an option and its value", "    - --api-token\n    - «hunter2secret»\n    - --v=2", ""},
-	{"an option and its value in JSON", "    \"--api-token\",\n    \"«hunter2secret»\",\n    \"--v=2\"", ""},
+	{"a list", "accessTokens: [«hunter2secret», «hunter3secret»]\nother: [stays]", ""},
 	{"AWS keys", "aws_access_key_id: «AKIAABCDEFGHIJKLMNOP»\naws_secret_access_key: «wJalrXUtnFEMI/K7MDENG»\naws_session_token: «IQoJb3JpZ2luX2Vj»",
 		"aws_access_key_id = «ASIAABCDEFGHIJKLMNOP» aws_secret_access_key = «wJalrXUtnFEMI/K7MDENG» aws_session_token=«IQoJb3JpZ2luX2Vj»"},
 	{"an AWS signature", "", "GET https://s3.example.com/b?X-Amz-Credential=«AKIAABCDEFGHIJKLMNOP»&X-Amz-Signature=«abcdef0123456»"},
@@ -44,16 +45,20 @@ var corpus = []struct{ kind, object, log string }{
 	{"clouds.yaml", "      auth:\n        password: «hunter2secret»\n        application_credential_secret: «hunter2secret»\n        username: admin", ""},
 	{"a key that never ends", "annotations:\n  note: -----BEGIN PRIVATE KEY-----\n  other: stays\nname: remains", "-----BEGIN PRIVATE KEY-----\nI1130 12:00:00.0 driver.go:12] nextline stays"},
 	{"a key in a block that never ends", "annotations:\n  note: |\n    -----BEGIN RSA PRIVATE KEY-----\n    «MIIEpAIBAAKC»\n\n    «ab+cdef/gh==»\n  other: stays\nname: remains", ""},
-	{"a key that never ends, in JSON", `  "note": "-----BEGIN PRIVATE KEY-----\n«MIIEvQIBADAN»",` + "\n" + `  "other": "stays"`, ""},
+	{"a key that never ends, in JSON", `{"note": "-----BEGIN PRIVATE KEY-----\n«MIIEvQIBADAN»", "other": "stays"}`, ""},
 	{"a key behind prefixes", "", "E1130 12:00 key.go:1] -----BEGIN RSA PRIVATE KEY-----\nE1130 12:00 key.go:1] «MIIEowIBAAKCAQEAMIIEowIBAAKCAQEAMIIEowIBAAKCAQEA»\nE1130 12:00 key.go:1] «abcdefgh==»\nE1130 12:01 key.go:1] -----END RSA PRIVATE KEY-----\nremains"},
 	{"a key of other characters", "", "-----BEGIN RSA PRIVATE KEY-----\n«s3cr3t-Marker.4242»\n  «abcd_efgh»\n-----END RSA PRIVATE KEY-----\nremains"},
 	{"a key that never ends, in a log of objects", "", "-----BEGIN PRIVATE KEY-----\n" + `{"level":"info","msg":"stays"}`},
 	{"an encrypted key", "", "-----BEGIN RSA PRIVATE KEY-----\n«Proc-Type: 4,ENCRYPTED»\n«DEK-Info: AES-256-CBC,0A0B0C0D»\n\n«MIIEpAIBAAKCAQEA»\n-----END RSA PRIVATE KEY-----\nremains"},
-	{"a GCP key file", `  "private_key": "-----BEGIN PRIVATE KEY-----\n«MIIEvQIBADAN»\n-----END PRIVATE KEY-----\n",` + "\n" + `  "client_email": "a@b"`, ""},
+	{"a GCP key file", `{"private_key": "-----BEGIN PRIVATE KEY-----\n«MIIEvQIBADAN»\n-----END PRIVATE KEY-----\n", "client_email": "a@b"}`, ""},
 	{"a GCP token", "", "got «ya29.a0AfH6SMBhunter» and «AIzaSyA1234567890abcdefghijklmnopqrstuv»"},
 	{"vSphere", "  user: administrator@vsphere.local\n  vcenter.example.com.password: «hunter2secret»", "vcenter.example.com.password=«hunter2secret» server"},
+	{"an Azure SAS in JSON", "", `{"url":"https://acct.blob.core.windows.net/c?sv=2020\u0026sig=«hunter2secret»"}`},
+	{"a password after a header", "", "Authorization: Basic «dXNlcjpodW50ZXIy, pwd='my hunter2secret'»"},
+	{"a header of GitHub", "", "Authorization: token «abcdefghijkl»"},
 	{"Basic", "", "Authorization: Basic «dXNlcjpodW50ZXIy»"},
 	{"a list of headers", "", `headers map[Authorization:[Bearer «abcdefghijkl»] Accept:[json]]`},
+	{"two headers side by side", "", "GET /?X-Amz-Signature=«abcdef0123456»:Set-Cookie: session=«abcdefghijkl»"},
 	{"a cookie", "", "Set-Cookie: session=«abcdefghijkl»; Path=/"},
 	{"a web token", "", "got «eyJhbGciOi.eyJzdWIi.c2lnbmF0dXJl» back"},
 	{"GitHub", "", "clone with «ghp_abcdefghijklmnopqrstuvwxyz0123456789» now"},
@@ -68,37 +73,80 @@ var corpus = []struct{ kind, object, log string }{
 
 var secret = regexp.MustCompile(`«([^»]*)»`)
 
-// TestRedact has the script redact each credential, as it is and within a longer line.
+// described are credentials in descriptions.
+var described = []string{
+	"      AZURE_CLIENT_SECRET:  «hunter2secret»\n      OS_REGION:  north",
+	"      APP_TOKEN:  «first line»\n                 «hunter2secret»\n      OS_REGION:  north",
+	"    Args:\n      --api-token\n      «hunter2secret»\n      --v=2",
+	"Labels:  note=-----BEGIN PRIVATE KEY-----\n«MIIEvQIBADAN»\n-----END PRIVATE KEY-----\nName:  stays",
+}
+
+// TestRedact has the script redact each credential, as it is and within a longer line: a credential in a log also where it is a text in an object.
 func TestRedact(t *testing.T) {
 	script, err := os.ReadFile("../../deploy/must-gather/gather")
 	require.NoError(t, err)
-	functions := regexp.MustCompile(`(?ms)^(redact\(\) \{.*?\}|without_values='.*?^'|without_patterns='.*?^')$`).FindAllString(string(script), -1)
-	require.Lenf(t, functions, 3, "found %d parts of the redaction in the script, want 3", len(functions))
-	redact := func(mode, text string) string {
-		cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+strings.Join(functions, "\n")+"\nredact "+mode)
-		cmd.Stdin = strings.NewReader(text + "\n")
-		out, err := cmd.Output()
-		require.NoError(t, err)
-		return strings.TrimSuffix(string(out), "\n")
+	functions := regexp.MustCompile(`(?s)\n# --- redacting secrets.*?\n# --- `).FindString(string(script))
+	require.NotEmpty(t, functions, "the part of the script that redacts")
+	check := func(t *testing.T, form, text, input string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail"+functions+"\nredact "+form)
+		cmd.Stdin = strings.NewReader(input + "\n")
+		out, err := cmd.CombinedOutput()
+		require.NoErrorf(t, err, "%s", out)
+		got := string(out)
+		for _, match := range secret.FindAllStringSubmatch(text, -1) {
+			for _, part := range word.FindAllString(match[1], -1) {
+				if strings.Contains(got, part) {
+					t.Errorf("%q is left of %q in\n%s", part, match[1], got)
+				}
+			}
+		}
+		for _, part := range word.FindAllString(secret.ReplaceAllString(text, " "), -1) {
+			lost := slices.Contains([]string{"BEGIN", "PRIVATE", "HMAC", "SHA256", "AWS4", "2020", "20250101", "east", "Signature", "Credential", "Path", "session", "Cookie", "gone", "u0026sig"}, part)
+			if !lost && !strings.Contains(got, part) {
+				t.Errorf("%q is lost in\n%s", part, got)
+			}
+		}
+		if form == "objects" && yaml.Unmarshal(out, &map[string]any{}) != nil {
+			t.Errorf("this is no YAML:\n%s", got)
+		}
 	}
-	word := regexp.MustCompile(`[A-Za-z0-9]{4,}`)
+	objects := func(t *testing.T, object any) string {
+		t.Helper()
+		text, err := json.MarshalIndent(map[string]any{"object": object}, "", "    ") // as the client does
+		require.NoError(t, err)
+		return string(text)
+	}
 	for _, c := range corpus {
-		for mode, text := range map[string]string{"1": c.object, "0": c.log} {
-			if text == "" {
-				continue
+		t.Run(c.kind, func(t *testing.T) {
+			if c.object != "" {
+				var object any
+				require.NoError(t, yaml.Unmarshal([]byte(secret.ReplaceAllString(c.object, "$1")), &object))
+				check(t, "objects", c.object, objects(t, object))
 			}
-			got := redact(mode, secret.ReplaceAllString(text, "$1"))
-			for _, match := range secret.FindAllStringSubmatch(text, -1) {
-				for _, part := range word.FindAllString(match[1], -1) {
-					assert.NotContainsf(t, got, part, "%s: left of %q", c.kind, match[1])
-				}
+			if c.log != "" {
+				plain := secret.ReplaceAllString(c.log, "$1")
+				check(t, "log", c.log, plain)
+				check(t, "objects", c.log, objects(t, strings.Repeat("before ", 12)+plain))
 			}
-			for _, part := range word.FindAllString(secret.ReplaceAllString(text, " "), -1) {
-				lost := slices.Contains([]string{"BEGIN", "PRIVATE", "HMAC", "SHA256", "AWS4", "2020", "20250101", "east", "Signature", "Credential", "Path", "session", "gone"}, part)
-				if !lost && !strings.Contains(got, part) {
-					t.Errorf("%s: %q is lost in\n%s", c.kind, part, got)
-				}
-			}
+		})
+	}
+	for _, text := range described {
+		t.Run("a description", func(t *testing.T) { check(t, "description", text, secret.ReplaceAllString(text, "$1")) })
+	}
+}
+
+var word = regexp.MustCompile(`[A-Za-z0-9]{4,}`)
+
+// TestNamesOfVariables: the script gives no variable of awk a name that GNU awk, which many images have, refuses as an option's.
+func TestNamesOfVariables(t *testing.T) {
+	script, err := os.ReadFile("../../deploy/must-gather/gather")
+	require.NoError(t, err)
+	all := regexp.MustCompile(` -v ([a-z_]+)=`).FindAllStringSubmatch(string(script), -1)
+	require.NotEmpty(t, all)
+	for _, found := range all {
+		if slices.Contains([]string{"namespace", "include", "load", "and", "or", "xor", "compl", "func", "gensub", "strftime", "systime", "mktime", "typeof", "switch", "case", "default"}, found[1]) {
+			t.Errorf("GNU awk refuses the option%s", found[0])
 		}
 	}
 }

@@ -5,7 +5,7 @@ package main
 var weights = map[string]float64{
 	"test/drivers/matrix": 300, "cmd/berth": 300, "sharedvolume": 150, "migrate/subscription": 130, "migrate/csimigration": 110, "drivers": 110, "test/e2e": 95,
 	"test/clusterstorage": 80, "operator/clusterstorage": 70, "lab/cluster": 65, "test/ci": 60, "operator": 60, "catalog/mirror": 60, "test/reports": 60,
-	"catalog/rules": 60, "catalog/graph": 60, "cmd/internal/opm": 60, "lab/cluster/realnode": 30, "olm/prediction": 30, "lab/cluster/node": 25, "internal/oci": 20,
+	"catalog/rules": 60, "catalog/graph": 60, "cmd/internal/opm": 60, "lab/cluster/realnode": 30, "olm/prediction": 30, "lab/cluster/node": 25, "internal/oci": 20, "test/mustgather": 30,
 	"migrate/adoption": 15,
 }
 

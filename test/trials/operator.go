@@ -27,6 +27,8 @@ var onOperator = []Attack{
 	{"the same in the controller of EBS", "the SDK finds no shell in the controller's PATH", "drivers/ebs TestCredentialProcess/a_program/protected"},
 	{"have the SDK send the controller's tokens to another server, by an endpoint of STS in that Secret",
 		"the SDK ignores endpoints in the file, or has the cluster's own endpoints", "drivers/ebs TestCredentialProcess/an_endpoint_of_STS/protected"},
+	{"have Google's library in the controller of GCP PD start a program, by credential_source.executable in that Secret",
+		"the library starts none without a variable, which the pod does not have", "drivers/gcppd TestCredentialSource"},
 	{"have an OpenStack operator read files of its own pod, such as endless ones, by paths in the Secret with the credentials",
 		"the operator drops all paths, and reads certificates from the Secret itself", "drivers/manila/controller TestNoFilesOfThePod"},
 	{"have it ask a server whose answer does not end, by the address in that Secret", "operators read 16 MiB of an answer", "drivers/manila/controller TestEndlessAnswer"},

@@ -25,6 +25,8 @@ var onReports = []Attack{
 	{"the same with words for a real shell",
 		"as above", "internal/findings/escape TestCommand"},
 	{"put one into any field that doctor reads", "as above", "internal/doctor TestHostileFields"},
+	{"the same in a namespace that doctor -n reads, events included", "as above", "internal/doctor TestHostileTeam"},
+	{"hide an object that does not work from doctor -n, behind very many that wait", "a report leaves out such as wait first, and counts what it leaves out", "internal/doctor TestCrowdedTeam"},
 	{"put one, or control characters, or 100 kB, into any field of the cluster or of a journal that a move reads",
 		"as above; lines are escaped and limited, and the test makes the list of fields from the types", "migrate/move TestHostileFields"},
 	{"the same for a switch of catalogs", "as above", "migrate/subscription TestHostileFields"},

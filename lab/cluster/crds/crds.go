@@ -83,6 +83,17 @@ var OpenShift = Set{name: "openshift", sources: []source{
 	},
 }}
 
+// GroupSnapshots has the types of snapshots of several volumes, which OpenShift serves where a cluster asks for them.
+var GroupSnapshots = Set{name: "groupsnapshots", sources: []source{{
+	module:  "github.com/kubernetes-csi/external-snapshotter/client/v8",
+	version: exactly("v8.4.0"),
+	files: []string{
+		"config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshotclasses.yaml",
+		"config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshotcontents.yaml",
+		"config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshots.yaml",
+	},
+}}}
+
 // Restarts has the types by which OpenShift restarts components of the control plane and nodes.
 var Restarts = Set{name: "restarts", sources: []source{{
 	module:  "github.com/openshift/api",
