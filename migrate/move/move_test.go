@@ -104,7 +104,7 @@ func TestCrashSweep(t *testing.T) {
 	workers := 8
 	siteFor := func(direction) *site { return newSite(t) }
 	if fault.All() {
-		// 938 faults. One OLM v0 installs and removes some five operators a minute, however many ask for it, so there are four.
+		// Some 900 faults. One OLM v0 installs and removes some five operators a minute, however many ask for it, so there are four.
 		workers = 24
 		siteFor = func(d direction) *site { return siteNamed(t, "TestCrashSweep-"+d.String()) }
 	}

@@ -53,10 +53,10 @@ var rows = []row{
 	{where: "`GOFLAGS=-mod=mod`", happens: "works: `make` drops `-mod` and `-modfile`", try: set("GOFLAGS=-mod=mod")},
 	{where: "`GOFLAGS=-mod=vendor`", happens: "likewise", try: set("GOFLAGS=-mod=vendor")},
 	{where: "`GOWORK` set", happens: "works: `make` switches it off", try: set("GOWORK=/nowhere/go.work")},
-	{where: "`GOTOOLCHAIN=local`", happens: "works with the Go version of `go.mod`, or a later one; the go command names it otherwise", try: set("GOTOOLCHAIN=local")},
-	{where: "`GOPROXY=off`", happens: "works with the modules that are in the module cache; the go command names the first that is not", try: set("GOPROXY=off")},
+	{where: "`GOTOOLCHAIN=local`", happens: "works with the Go version of `go.mod`, or a later one; otherwise, the go command names the version that it needs", try: set("GOTOOLCHAIN=local")},
+	{where: "`GOPROXY=off`", happens: "works with the modules that are in the module cache; otherwise, the go command names the first missing one", try: set("GOPROXY=off")},
 	{where: "a read-only `HOME`", by: "`TestCacheFolder`", try: set("HOME=/proc", "XDG_CACHE_HOME=", "XDG_CONFIG_HOME="),
-		happens: "works with `XDG_CACHE_HOME`, `GOPATH` and `GOCACHE` elsewhere; an error names `XDG_CACHE_HOME`, or it is the go command's"},
+		happens: "works with `XDG_CACHE_HOME`, `GOPATH` and `GOCACHE` elsewhere; otherwise, the error names `XDG_CACHE_HOME`, or comes from the go command"},
 	{where: "a proxy in `HTTP_PROXY`, `HTTPS_PROXY` or `ALL_PROXY`", by: "`TestInherited`", try: set(append(proxies("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), proxies("http_proxy", "https_proxy", "all_proxy")...)...),
 		happens: "works: modules come through it, a cluster's programs and pods do not get it, and nobody asks it for a loopback address"},
 	{where: "`TMPDIR` with spaces", happens: "works", try: func(t *testing.T, p *place) {
