@@ -136,16 +136,6 @@ func otherFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	return nearest.Hint(given, known)
 }
 
-// checkEmpty fails if a flag is given whose empty value would leave out a check without a word, as where a variable of a pipeline is empty.
-func checkEmpty(cmd *cobra.Command) error {
-	for _, name := range []string{"against", "baseline", "since"} {
-		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed && flag.Value.String() == "" {
-			return fmt.Errorf("--%s is empty: want %s", name, wantedValue(flag))
-		}
-	}
-	return nil
-}
-
 // flagsOf returns the flags of a command that are not hidden, with their dashes.
 func flagsOf(cmd *cobra.Command) (names []string) {
 	add := func(flag *pflag.Flag) {

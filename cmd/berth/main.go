@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -177,7 +176,7 @@ func (e *usageError) Unwrap() error { return e.err }
 func explainUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(checkEmpty(cmd), check(cmd, args)); err != nil {
+			if err := check(cmd, args); err != nil {
 				return &usageError{command: cmd.CommandPath(), err: err}
 			}
 			return nil
