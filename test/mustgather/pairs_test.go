@@ -412,7 +412,7 @@ func record(t *testing.T, path string) func() []string {
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(client))
 	require.NoError(t, os.WriteFile(client, fmt.Appendf(nil, "#!%s\necho \"$*\" >>%q\nexec %q \"$@\"\n", filepath.Join(bin, "bash"), log, real), 0o700))
-	read := regexp.MustCompile(`^(?:--request-timeout=60s )?(?:get|describe) ([a-z]+)`)
+	read := regexp.MustCompile(`^(?:--request-timeout=60s )?get ([a-z]+)`)
 	return func() []string {
 		var all []string
 		content, err := os.ReadFile(log)
