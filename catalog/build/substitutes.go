@@ -32,7 +32,7 @@ func (s *substitutes) read(t *opmTemplate) {
 	for number, b := range s.readDocuments(t) {
 		s.bundles[b.Name] = b
 		if b.Name == "" || b.Package == "" {
-			t.fault(at("entries", number), "the bundle has no name or no package; expected the whole document, as it is in a catalog: substitutions have the images of bundles")
+			t.fault(at("entries", number), "the bundle has no name or no package; expected the whole document, as it is in a catalog: only substitutions name images of bundles")
 			continue
 		}
 		name := documentName{declcfg.SchemaBundle, b.Package, b.Name}
@@ -62,7 +62,8 @@ func (s *substitutes) read(t *opmTemplate) {
 	}
 }
 
-// source returns the template unchanged: restricted cuts the catalog for a version of OpenShift out of the catalog with all bundles.
+// source returns the template unchanged: the catalog is built with all bundles, and the function restricted then drops those that a version
+// of OpenShift does not get.
 func (s *substitutes) source(t *opmTemplate, _ *openshift.Version) []byte { return t.document.Source }
 
 // check reports faults of the entries, because opm requires a valid catalog. It also reports substitutes for a missing bundle, or for a

@@ -178,13 +178,13 @@ func (o *check) run(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// refusedBy says which gates refuse the errors.
+// refusedBy says which gates refuse the files because of the errors.
 func refusedBy(p gates.Profile, faults int) string {
 	by := "OLM or an API server"
 	if names := p.Names(); len(names) > 0 {
 		by = strings.Join(names, ", ") + ", " + by
 	}
-	return fmt.Sprintf("%s that %s will refuse", count(faults, "error"), by)
+	return fmt.Sprintf("%s, for which %s will refuse the files", count(faults, "error"), by)
 }
 
 // plan decides from the flags and the repository's settings which parts are checked, and how.

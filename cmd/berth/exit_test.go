@@ -38,7 +38,7 @@ func TestExitCodesPage(t *testing.T) {
 			fmt.Fprintf(&page, "| `%s` | %s |\n", cmd.CommandPath(), what)
 		}
 	}
-	page.WriteString("\nCommands with the flag `--timeout` can exit with 124. A reason for 2 is on standard error.\n")
+	page.WriteString("\nCommands with the flag `--timeout` can exit with 124. If the exit code is 2, the reason is on standard error.\n")
 	comparePage(t, file, page.String())
 }
 

@@ -75,5 +75,5 @@ func switched(ctx context.Context, cluster migrate.Cluster, p *subscription.Plan
 	if err != nil {
 		remark = fmt.Sprintf("; not known on which nodes the driver is not up to date: %v", err)
 	}
-	return fmt.Sprintf("Subscription %s is to %s: the switch is complete", p.Subject, p.To) + remark
+	return fmt.Sprintf("Subscription %s is for %s: the switch is complete", p.Subject, p.To) + remark
 }

@@ -25,7 +25,7 @@ an earlier version. This command says so then, and changes nothing.`,
 		ValidArgsFunction: nothing,
 		RunE: f.onCluster(func(cmd *cobra.Command, args []string, cluster migrate.Cluster) error {
 			return rollBack(cmd, subscription.Switch, cluster, f.existing(args[0]), *run, func(p *subscription.Plan) string {
-				return fmt.Sprintf("Subscription %s is to %s, as before", p.Subject, p.From)
+				return fmt.Sprintf("Subscription %s is for %s, as before", p.Subject, p.From)
 			})
 		}),
 	}

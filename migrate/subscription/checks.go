@@ -88,7 +88,7 @@ func checkPrediction(p *Plan, own *prediction.Prediction) migrate.Checks {
 // checkSwitched returns the check of a Subscription that is switched already.
 func checkSwitched(p *Plan) migrate.Checks {
 	return migrate.Checks{{Code: switched, Verdict: findings.OK,
-		What: fmt.Sprintf("the Subscription is to %s already, which has %s", p.To, p.Installed)}}
+		What: fmt.Sprintf("the Subscription is for %s already, which has %s", p.To, p.Installed)}}
 }
 
 // asFlags replaces the fields of a Subscription, which package prediction names, by the flags of the command.

@@ -91,7 +91,7 @@ func (f *subject) checkOpenShift(b *fbc.Bundle) {
 		if err == nil && minor(max).GTE(next(minor(*f.state.OpenShift))) {
 			continue
 		}
-		f.risk(OpenShiftHeldBack, fmt.Sprintf("proceed, and update %s again before the cluster; or wait for a version that supports the next OpenShift", f.Package),
+		f.risk(OpenShiftHeldBack, fmt.Sprintf("proceed, and update %s again before you update the cluster; or wait for a version that supports the next OpenShift", f.Package),
 			"%s supports OpenShift up to %s, and the cluster runs %s: OLM installs it, and then sets Upgradeable to False, "+
 				"which blocks updates to the next minor version", b.Name, stated, f.state.OpenShift)
 	}

@@ -34,9 +34,9 @@ func main() {
 	}
 }
 
-// script is a demonstration's work: in the process that the user sees, and in the cloud's.
+// script is the work of a demonstration: run in the process that the user sees, and cloud in the process that plays the cloud.
 type script struct {
-	folder     string                             // below the common one
+	folder     string                             // below .demo
 	run, cloud func(context.Context, *demo) error // cloud may be nil
 }
 
@@ -59,7 +59,7 @@ func demos() map[string]script {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("want what to do, and the time when it began; got %q", args)
+		return fmt.Errorf("want two arguments, the demonstration (or \"down\") and the time when it began; got %q", args)
 	}
 	began, err := time.Parse(time.RFC3339Nano, args[1])
 	if err != nil {
