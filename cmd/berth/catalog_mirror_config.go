@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/internal/oci"
 )
 
-// notWithConfig are the flags that cannot be combined with --config, because the configuration says the same.
+// notWithConfig are the flags that cannot be combined with --config, because the configuration has fields for the same settings.
 var notWithConfig = []string{"package", "default-channel", "name", "tag", "platform"}
 
 // platformName matches names of platforms.

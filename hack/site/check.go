@@ -20,7 +20,7 @@ type page struct {
 	loads []string
 	// unboxed are paragraphs that consist only of code: blocks of code that MkDocs has not recognized.
 	unboxed []string
-	// moves says that the page only has browsers open another one.
+	// moves says that the page only redirects browsers to another page.
 	moves bool
 }
 

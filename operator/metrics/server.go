@@ -24,8 +24,8 @@ import (
 // shutdownTimeout is how long requests in flight may take when the server shuts down.
 const shutdownTimeout = 2 * time.Second
 
-// limits bound the work that anybody on the network can cause the operator. The legitimate clients, a kubelet and two
-// Prometheus servers, need a few connections.
+// limits are upper bounds for the work that a client on the network can make for the operator. The legitimate clients, a
+// kubelet and two Prometheus servers, need a few connections.
 type limits struct {
 	connections connections.Limits
 	// header, request and response are how long a client may take to send the headers of a request, to send all of it,
@@ -35,7 +35,7 @@ type limits struct {
 
 	// review is how long it may take to authenticate and authorize a request. Reviews of tokens that were not accepted
 	// recently are limited to reviewsPerSecond, with bursts of reviewBurst, and wait for reviewWait at most: a client
-	// that makes up tokens must not cause as many requests to the API server.
+	// that makes up tokens must not cause a request to the API server for each token.
 	review, reviewWait time.Duration
 	reviewsPerSecond   float32
 	reviewBurst        int

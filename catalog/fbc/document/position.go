@@ -12,7 +12,7 @@ import (
 
 // Locating a fault means parsing the document again. Only faulty documents take that time.
 
-// place returns the line and column in the file of the byte at an offset of the source. Decoders report a missing end
+// place converts an offset in the source to a line and column in the file. Decoders report a missing end
 // after the last line; that counts as the end of the last line.
 func (d Document) place(offset int) (line, column int) {
 	line, column = boundedyaml.Position(d.Source, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
@@ -137,7 +137,7 @@ func child(node *boundedyaml.Node, step any) (value, place *boundedyaml.Node) {
 	return value, place
 }
 
-// pathAt returns the path to the first value of a JSON document whose end or opening bracket is at an offset or after it.
+// pathAt returns the path to the first value in a JSON document that ends, or whose opening bracket is, at or after an offset.
 // encoding/json reports offsets just after a wrong value, or just inside a wrong object or array.
 func pathAt(document []byte, offset int64) []any {
 	decoder := json.NewDecoder(bytes.NewReader(document))

@@ -46,15 +46,15 @@ var Capabilities = []struct {
 
 // Cell is a driver's capability.
 type Cell struct {
-	// Test shows it, such as "TestMatrix/efs/provision".
+	// Test is the test that shows the capability, such as "TestMatrix/efs/provision".
 	Test string
 	// Not is the reason why the capability does not apply to the driver; "" if it has a test.
 	Not string
 }
 
-// Row is a driver's.
+// Row is the row of a driver in the matrix.
 type Row struct {
-	// Driver is its name, with a version if the matrix has several.
+	// Driver is the driver's name, with a version if the matrix has several versions of the driver.
 	Driver string
 	Cells  map[Capability]Cell
 	// Image is the repository of the image with the driver.
@@ -103,8 +103,8 @@ func passes(real bool) string {
 	return "stand-in"
 }
 
-// Report returns the matrix with the outcome of each test, "pass", "fail" or "skip", by the test's name, and the names
-// of the tests that have not passed. The programs are this environment's.
+// Report returns the matrix with the outcome of each test, and the names of the tests that have not passed. outcomes has
+// "pass", "fail" or "skip" by the test's name. The matrix names the programs that run in this environment.
 func Report(outcomes map[string]string) (text string, open []string) {
 	text, err := render(images.WhichRuns, func(real bool, cell Cell) string {
 		switch outcome := outcomes[cell.Test]; {
@@ -127,7 +127,7 @@ func Report(outcomes map[string]string) (text string, open []string) {
 }
 
 // Markdown returns the matrix with the capabilities that have a test, and the reasons why others have no test. The
-// programs are a plain clone's.
+// matrix names the programs that run in a clone without further settings.
 func Markdown() (string, error) {
 	table, err := render(images.WhichIsPacked, func(real bool, cell Cell) string {
 		if cell.Test == "" {
