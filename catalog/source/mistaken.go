@@ -28,7 +28,7 @@ const (
 	WantRepository Wanted = "a repository of operators"
 )
 
-// forms say what each looks like, for somebody who has none.
+// forms describe the inputs in messages.
 var forms = map[Wanted]string{
 	WantCatalog:    "a folder or a file with documents of the schemas olm.package, olm.channel and olm.bundle, or an image",
 	WantBundle:     "a folder with manifests/ and metadata/, or an image",
@@ -44,7 +44,7 @@ type kind struct {
 	fits []Wanted
 	// bundle is the folder of a bundle in it, or around it.
 	bundle string
-	// build is a command that makes a catalog of it, take another command that takes it, and does what that one does.
+	// build is a command that makes a catalog from it, take another command that takes it, and does what that one does.
 	build, take, does string
 	// advice is for kinds that no command takes.
 	advice string
@@ -82,16 +82,10 @@ func Mistaken(path string, want Wanted) error {
 
 // kindOf returns what a path is, or nothing.
 func kindOf(path string) kind {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return kind{}
-	case info.IsDir():
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return kindOfFolder(path)
-	case info.Mode().IsRegular():
-		return kindOfFile(path)
 	}
-	return kind{}
+	return kindOfFile(path)
 }
 
 func kindOfFolder(dir string) kind {
@@ -190,9 +184,13 @@ var (
 	catalogs  = regexp.MustCompile(`^olm\.(package|channel|bundle|deprecations)$`)
 )
 
+// kindOfFile returns what a file is, or nothing. What is no regular file is not opened: that could wait for ever.
 func kindOfFile(path string) kind {
+	if !isFile(path) {
+		return kind{}
+	}
 	if isDatabase(path) {
-		return kind{is: "a SQLite catalog, which opm no longer makes", take: escape.Command("opm migrate %s DIR", path), does: "makes a catalog of it"}
+		return kind{is: "a SQLite catalog, which opm no longer makes", take: escape.Command("opm migrate %s DIR", path), does: "makes a catalog from it"}
 	}
 	head, err := readHead(path)
 	if err != nil {

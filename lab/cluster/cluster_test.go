@@ -47,7 +47,7 @@ func TestServiceAccountIsBoundByRBAC(t *testing.T) {
 
 	var me authenticationv1.SelfSubjectReview
 	require.NoError(t, as.Create(t.Context(), &me))
-	require.Equal(t, "system:serviceaccount:"+namespace+":somebody", me.Status.UserInfo.Username, "the token is that of")
+	require.Equal(t, "system:serviceaccount:"+namespace+":somebody", me.Status.UserInfo.Username, "the user of the token")
 	err := as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))
 	require.Truef(t, apierrors.IsForbidden(err), "list secrets without any permission: got %v, want it forbidden", err)
 	bind(t, c, namespace, "somebody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})

@@ -108,7 +108,7 @@ func TestHostileRecord(t *testing.T) {
 		"ConfigMap/X", "ConfigMap/'", "a/b/c",
 	} {
 		unknown := UnknownObjects("ConfigMap/good,"+hostile+",Deployment.apps/new", nil, nil)
-		assert.Equalf(t, []string{"ConfigMap/good", "Deployment.apps/new"}, unknown, "what the record has of %q", hostile)
+		assert.Equalf(t, []string{"ConfigMap/good", "Deployment.apps/new"}, unknown, "the unknown objects in the record, with %q", hostile)
 	}
 	// A command deletes nothing that an operator has not labelled, whatever the record names.
 	message := DescribeUnknownObjects(UnknownObjects("ClusterRoleBinding.rbac.authorization.k8s.io/cluster-admins", nil, nil), "smb.csi.k8s.io", "smb-operator", "harbour")

@@ -284,7 +284,7 @@ func (a *api) exec(w http.ResponseWriter, r *http.Request) {
 	}.ServeHTTP(w, r)
 }
 
-// discovered answers what the server has, as clients ask before anything else. It is nil for other questions.
+// discovered returns the answer to a discovery request, which lists the APIs of the server. It returns nil for other requests.
 func discovered(path []string) any {
 	groups := map[string][]any{}
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
