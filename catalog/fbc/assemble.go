@@ -71,6 +71,7 @@ type assembly struct {
 	faults   []*findings.Finding
 	copies   map[copied]*findings.Finding
 	titles   map[copied][]string
+	names    texts
 	// faulty are areas with unreadable documents that may belong to any package; incomplete are the packages of other unreadable documents.
 	faulty, incomplete map[string]bool
 }
@@ -103,6 +104,7 @@ func (a *assembly) add(e entry) {
 			return
 		}
 		c := &Channel{*e.channel, e.span}
+		a.shareNames(p, c)
 		p.Channels, p.channels[c.Name] = append(p.Channels, c), c
 	case e.bundle != nil:
 		p := a.inPackage(e.bundle.Package, e.span)
@@ -110,6 +112,7 @@ func (a *assembly) add(e entry) {
 			a.duplicate(e, declcfg.SchemaBundle, first.Name, p.Name, first.Span)
 			return
 		}
+		e.bundle.Package, e.bundle.Name = p.Name, a.names.shared(e.bundle.Name)
 		b := newBundle(*e.bundle, e.span)
 		b.content, b.whole, b.undecodable = e.content, e.whole, e.undecodable
 		p.Bundles, p.bundles[b.Name] = append(p.Bundles, b), b
@@ -125,6 +128,20 @@ func (a *assembly) add(e entry) {
 				p.deprecated[said.Reference] = said.Message
 			}
 		}
+	}
+}
+
+// shareNames keeps each name of a bundle in memory once, although channels repeat it.
+func (a *assembly) shareNames(p *Package, c *Channel) {
+	c.Package = p.Name
+	c.Entries = slices.Clone(c.Entries) // no larger than needed
+	for i := range c.Entries {
+		e := &c.Entries[i]
+		e.Name, e.Replaces, e.SkipRange = a.names.shared(e.Name), a.names.shared(e.Replaces), a.names.shared(e.SkipRange)
+		for j := range e.Skips {
+			e.Skips[j] = a.names.shared(e.Skips[j])
+		}
+		e.Skips = slices.Clone(e.Skips)
 	}
 }
 

@@ -154,7 +154,9 @@ func newBundle(read declcfg.Bundle, span document.Span) *Bundle {
 		if p.Type != property.TypePackage || json.Unmarshal(p.Value, &said) != nil {
 			continue
 		}
-		said.PackageName = shared(said.PackageName)
+		if said.PackageName == b.Package {
+			said.PackageName = b.Package // memory holds it once
+		}
 		b.stated = append(b.stated, said)
 		if number, err := semver.Parse(said.Version); err == nil && b.number == nil {
 			b.number = &number

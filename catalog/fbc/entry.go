@@ -55,6 +55,12 @@ type entry struct {
 
 // decode decodes the documents of a section. It fails only if keep does.
 func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
+	if s.JSON {
+		d := document.Document{Span: s.Span, Source: s.Source, Content: s.Source}
+		if b := sc.bundle(d.Content); b != nil { // it is valid JSON, too
+			return []entry{{span: d.Span, bundle: b}}, sc.keep(d)
+		}
+	}
 	documents, faults := s.Documents(sc.content)
 	for _, d := range documents {
 		if err := sc.keep(d); err != nil {
@@ -67,9 +73,11 @@ func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 			entries = append(entries, entry{span: s.Span, fault: d.Fault(document.Expansion, "the document nests more than %d levels deep; expected fewer", rawjson.MaxDepth)})
 			continue
 		}
-		if b := sc.bundle(d.Content); b != nil {
-			entries = append(entries, entry{span: d.Span, bundle: b})
-			continue
+		if !d.JSON {
+			if b := sc.bundle(d.Content); b != nil {
+				entries = append(entries, entry{span: d.Span, bundle: b})
+				continue
+			}
 		}
 		e, wrong := decodeDocument(d)
 		e.span = d.Span
@@ -140,27 +148,10 @@ func decodeAs(d document.Document, meta declcfg.Meta, content []byte) (e entry, 
 		}
 		return e, one(explain(d, err, into))
 	}
-	if e.channel != nil {
-		shareNames(e.channel)
-	}
 	if e.bundle != nil {
 		e.undecodable, faults = strip(d, e.bundle)
 	}
 	return e, faults
-}
-
-// shareNames keeps each name of a bundle in memory once, although channels repeat it.
-func shareNames(c *declcfg.Channel) {
-	c.Package = shared(c.Package)
-	c.Entries = slices.Clone(c.Entries) // no larger than needed
-	for i := range c.Entries {
-		e := &c.Entries[i]
-		e.Name, e.Replaces, e.SkipRange = shared(e.Name), shared(e.Replaces), shared(e.SkipRange)
-		for j := range e.Skips {
-			e.Skips[j] = shared(e.Skips[j])
-		}
-		e.Skips = slices.Clone(e.Skips)
-	}
 }
 
 func one(fault *findings.Finding) []*findings.Finding { return []*findings.Finding{fault} }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"unicode/utf8"
-	"unique"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
@@ -36,6 +35,7 @@ type scanner struct {
 	object  []byte // of a bundle, decoded
 	values  []byte // of the properties of a bundle, concatenated
 	ends    []int  // where each value in values ends
+	texts   texts
 }
 
 // bundle reads a bundle without its payload. It returns nil for all other documents, and for bundles that it refuses.
@@ -48,11 +48,11 @@ func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 		keys.add(s, key)
 		switch string(key) {
 		case "schema":
-			b.Schema = shared(s.String())
+			b.Schema = s.String()
 		case "name":
-			b.Name = shared(s.String())
+			b.Name = s.String()
 		case "package":
-			b.Package = shared(s.String())
+			b.Package = s.String()
 		case "image":
 			b.Image = s.String()
 		case "properties":
@@ -62,7 +62,7 @@ func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 		case "relatedImages":
 			s.Array(func() {
 				image := ScanRelatedImage(s)
-				image.Name, image.Image = shared(image.Name), shared(image.Image)
+				image.Name, image.Image = sc.texts.shared(image.Name), sc.texts.shared(image.Image)
 				b.RelatedImages = append(b.RelatedImages, image)
 			})
 		default:
@@ -72,6 +72,7 @@ func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 	if !s.End() || b.Schema != declcfg.SchemaBundle || b.Package == "" {
 		return nil
 	}
+	b.Schema = declcfg.SchemaBundle                                                           // a text that memory holds anyway
 	b.Properties, b.RelatedImages = slices.Clone(b.Properties), slices.Clone(b.RelatedImages) // no larger than they need be
 	sc.keepValues(b.Properties)
 	return b
@@ -89,8 +90,20 @@ func (sc *scanner) keepValues(properties []property.Property) {
 	}
 }
 
-// shared returns a text that very many documents share, so that memory holds it once.
-func shared(text string) string { return unique.Make(text).Value() }
+// texts has the texts that very many documents of a catalog repeat.
+type texts struct{ known map[string]string }
+
+// shared returns the first text with the same content, so that memory holds it once.
+func (t *texts) shared(text string) string {
+	if first, ok := t.known[text]; ok {
+		return first
+	}
+	if t.known == nil {
+		t.known = map[string]string{}
+	}
+	t.known[text] = text
+	return text
+}
 
 // ScanMeta reads the fields that documents of every schema have, without the blob. It returns false for documents in an
 // unusual form, such as with a repeated key, and for anything that is not a document.
@@ -154,7 +167,7 @@ func (sc *scanner) property(s *rawjson.Scanner) (p property.Property) {
 	s.Object(func(key []byte) {
 		switch {
 		case string(key) == "type" && !typed:
-			p.Type, typed = shared(s.String()), true
+			p.Type, typed = sc.texts.shared(s.String()), true
 			return
 		case string(key) != "value":
 			s.Other(key, propertyShape)

@@ -28,6 +28,7 @@ func TestForLog(t *testing.T) {
 		"very many":               "###[error]##teamcity[x]####[error]",
 		"a long line":             strings.Repeat("word ", 100) + "::add-path::x " + strings.Repeat("word ", 100) + "##[error]",
 		"quotes":                  "\"::error::\"\n::error::\"'\t\x1b\u202e",
+		"after other colons":      "std::string\n :: a\n\t::error::x",
 		"none":                    "see C++ std::string\n::\n## Tides [1]\n# :: a\n12",
 	} {
 		content := map[string]any{"schema": "tide", text[:min(len(text), 100)]: "key", "value": text, "deep": []any{[]any{text}, map[string]any{"x": text, "n": json.Number("12345678901234567890"), "none": nil}}}

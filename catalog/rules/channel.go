@@ -228,17 +228,18 @@ var versionIn = regexp.MustCompile(`\d+\.\d+(\.\d+)?.*$`)
 // misspelt returns the unknown names in replaces and skips of a channel that must mean another entry, because both names contain the
 // same version. Other unknown names may be entries of earlier catalogs.
 func misspelt(s *subject, g *upgrade.Graph) (all []misspelling) {
-	byVersion := map[string]*upgrade.Entry{}
-	for _, e := range g.Entries {
-		byVersion[versionIn.FindString(e.Name)] = e
-	}
+	var byVersion map[string]*upgrade.Entry // made for the first unknown name: nearly all channels have none
 	for _, e := range g.Entries {
 		check := func(name string, field ...any) {
-			meant := byVersion[versionIn.FindString(strings.TrimSpace(name))]
-			if name == "" || g.Find(name) != nil || s.FindBundle(name) != nil || meant == nil || meant == e || versionIn.FindString(meant.Name) == "" {
+			if name == "" || g.Find(name) != nil || s.FindBundle(name) != nil {
 				return
 			}
-			all = append(all, misspelling{e, field, name, meant.Name})
+			if byVersion == nil {
+				byVersion = entriesByVersion(g)
+			}
+			if meant := byVersion[versionIn.FindString(strings.TrimSpace(name))]; meant != nil && meant != e {
+				all = append(all, misspelling{e, field, name, meant.Name})
+			}
 		}
 		check(e.Replaces, "replaces")
 		for i, name := range e.Skips {
@@ -246,6 +247,17 @@ func misspelt(s *subject, g *upgrade.Graph) (all []misspelling) {
 		}
 	}
 	return all
+}
+
+// entriesByVersion returns the entries with a version in their names.
+func entriesByVersion(g *upgrade.Graph) map[string]*upgrade.Entry {
+	entries := map[string]*upgrade.Entry{}
+	for _, e := range g.Entries {
+		if version := versionIn.FindString(e.Name); version != "" {
+			entries[version] = e
+		}
+	}
+	return entries
 }
 
 // checkReferenced reports misspelt names. In a channel with several heads, headAdvice reports them.

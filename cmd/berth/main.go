@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	_ "github.com/berth-csi/berth/cmd/berth/early" // answers before what follows
+	"github.com/berth-csi/berth/cmd/berth/early"
 	"github.com/berth-csi/berth/cmd/internal/logging"
 	"github.com/berth-csi/berth/cmd/internal/opm"
 	"github.com/berth-csi/berth/cmd/internal/probe"
@@ -23,6 +23,7 @@ import (
 )
 
 func main() {
+	early.Initialized()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once

@@ -132,7 +132,9 @@ func (s *Scanner) appendObject(buffer []byte, style Style) []byte {
 // keeps the last.
 func sortMembers(buffer []byte, first int, members []member) []byte {
 	slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.key, b.key) })
-	unsorted := bytes.Clone(buffer[first:])
+	end := len(buffer)
+	buffer = append(buffer, buffer[first:]...) // a copy, which the sorted members cannot reach
+	unsorted := buffer[end:]
 	buffer = buffer[:first]
 	for i, m := range members {
 		if i+1 < len(members) && bytes.Equal(m.key, members[i+1].key) {

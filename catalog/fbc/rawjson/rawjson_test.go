@@ -136,6 +136,21 @@ func TestValid(t *testing.T) {
 	}
 }
 
+// TestStringsOfAllLengths: a string is compared in blocks of 8 and 32 bytes, and what ends or breaks it may be at any place of one.
+func TestStringsOfAllLengths(t *testing.T) {
+	for _, fill := range []string{"a", "!", "\x7f", "é", "~"} {
+		for length := range 100 {
+			text := strings.Repeat(fill, length)
+			for _, special := range []string{"", `\"`, `\\`, `"`, "\n", "\x1f", "\x00", `\x`} {
+				for _, after := range []string{"", text} {
+					whole := `"` + text + special + after + `"`
+					assert.Equal(t, json.Valid([]byte(whole)), rawjson.Valid([]byte(whole)), whole)
+				}
+			}
+		}
+	}
+}
+
 func TestFits(t *testing.T) {
 	for _, tc := range texts {
 		assert.Equal(t, tc.fits, rawjson.Fits([]byte(tc.text), sampleShape), tc.text)

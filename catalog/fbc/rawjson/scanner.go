@@ -330,14 +330,21 @@ const (
 )
 
 // special returns the offset, at i or after it, of the next quote, backslash or control character,
-// or the length of data. It compares eight bytes at a time, because most of a catalog is strings.
+// or the length of data. It compares eight bytes at a time, because most of a catalog is strings, and 32 once a string is long.
 func special(data []byte, i int) int {
+	for near := min(i+32, len(data)); i+8 <= near; i += 8 {
+		if found := specials(data[i:]); found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; i+32 <= len(data); i += 32 {
+		d := data[i : i+32]
+		if specials(d)|specials(d[8:])|specials(d[16:])|specials(d[24:]) != 0 {
+			break
+		}
+	}
 	for ; i+8 <= len(data); i += 8 {
-		x := binary.LittleEndian.Uint64(data[i:])
-		quote := x ^ '"'*ones
-		backslash := x ^ '\\'*ones
-		found := ((quote - ones) & ^quote) | ((backslash - ones) & ^backslash) | ((x - ' '*ones) & ^x)
-		if found &= highs; found != 0 {
+		if found := specials(data[i:]); found != 0 {
 			return i + bits.TrailingZeros64(found)/8
 		}
 	}
@@ -347,6 +354,14 @@ func special(data []byte, i int) int {
 		}
 	}
 	return i
+}
+
+// specials sets the highest bit of each of the first eight bytes that is a quote, a backslash or a control character. It may set the bits
+// of bytes after the first such one, too.
+func specials(data []byte) uint64 {
+	x := binary.LittleEndian.Uint64(data)
+	quote, backslash := x^'"'*ones, x^'\\'*ones
+	return ((quote - ones) | (backslash - ones) | (x - ' '*ones)) & ^x & highs
 }
 
 func isASCII(text []byte) bool {
