@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-csi/berth/internal/findings/nearest"
 )
 
 // requestTimeout is the time limit for a single request to the API server, unless --request-timeout sets another one.
@@ -100,16 +103,27 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides).ClientConfig()
+	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides)
+	config, err := loading.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errors.New("cannot connect to a cluster: none is configured: set KUBECONFIG or --kubeconfig")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to a cluster: %w", err)
+		return nil, fmt.Errorf("cannot connect to a cluster: %w%s", err, otherContext(loading, f.overrides.CurrentContext))
 	}
 	config.QPS, config.Burst = 50, 300
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &connection{next} })
 	return config, nil
+}
+
+// otherContext returns what to do about a context that the kubeconfig does not have.
+func otherContext(loading clientcmd.ClientConfig, name string) string {
+	known, err := loading.RawConfig()
+	if err != nil || name == "" || known.Contexts[name] != nil {
+		return ""
+	}
+	all := slices.Sorted(maps.Keys(known.Contexts))
+	return cmp.Or(nearest.Hint(name, all), "; kubectl config get-contexts lists all")
 }
 
 // check finds faults of flags that client-go would report without the flags' names.
