@@ -51,7 +51,7 @@ var onCatalogs = []Attack{
 	{"fill memory with very many folders in a megabyte of a layer", "only folders that contain files to read are kept, and they count toward the limit of names", "internal/oci TestDeepFolders"},
 	{"fill memory with very many long names in a megabyte of a layer", "the names of a layer's entries are limited to 128 MiB together", "internal/oci TestLongNames"},
 	{"have a mirror wait for very many images, each a little less than it may take, from as many hosts", "the time that images take beyond 10 seconds and a second for each 4 KiB is added up, and may reach the time limit of one image", "catalog/mirror TestSlowImagesTogether"},
-	{"fill memory with a baseline of very many empty findings, which a pull request brings", "findings of a baseline are read one at a time, and the first empty one is an error", "internal/findings TestManyInBaseline/empty_findings"},
+	{"fill memory with a baseline of very many empty findings, in a pull request", "findings of a baseline are read one at a time, and the first empty one is an error", "internal/findings TestManyInBaseline/empty_findings"},
 	{"give commands to a CI system with lines of a file near a place that `--fix` corrects", "there is no diff of such a file; `--fix=write` corrects it", "internal/findings/fix TestDiffIsNoCommand"},
 	{"have each key of a document compared with all others", "documents with more than 64 keys are left to the decoder, which looks keys up", "catalog/fbc TestManyKeys"},
 	{"fill memory and a report with millions of faulty documents of two bytes", "the first 10,000 faults are kept, and the number of the others for each file", "catalog/fbc TestManyFaults"},
