@@ -9,12 +9,12 @@ LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version/stamp.version=$(VE
 TAGS    := grpcnotrace
 TOOL    := go tool -modfile=hack/tools/go.mod
 
-# Where a clone may be: docs/contribute/develop.md. What the user has set for other modules is not for this one, and without a version the go
-# command cannot find one either. With -trimpath, all clones share one build cache.
+# docs/contribute/develop.md says where a clone may be. The user's -mod and -modfile are for other modules. Without a version, the go
+# command cannot find one either, so it must not look. With -trimpath, all clones share one build cache.
 export GOFLAGS := $(filter-out -mod=% -modfile=%,$(shell go env GOFLAGS 2>/dev/null)) -trimpath $(if $(VERSION),,-buildvcs=false)
-# With it, cd goes elsewhere.
+# With CDPATH, cd may go to another folder.
 unexport CDPATH
-# Go and tests execute what they write there.
+# Go and tests execute files that they write to TMPDIR.
 ifneq (,$(findstring noexec,$(shell findmnt -no OPTIONS --target "$${TMPDIR:-/tmp}" 2>/dev/null)))
 export TMPDIR := $(shell folder="$${XDG_CACHE_HOME:-$$HOME/.cache}/berth/tmp" && mkdir -p "$$folder" && echo "$$folder")
 endif
@@ -28,31 +28,31 @@ demo: runtime ## Start a local cluster, install the EFS operator from a catalog,
 	@go run ./test/demo up
 
 .PHONY: demo-switch
-demo-switch: runtime ## On one of its own, switch from the community's operator to the certified one
+demo-switch: runtime ## On a cluster of its own, switch from the community's operator to the certified one
 	@go run ./test/demo switch
 
 .PHONY: demo-platform
-demo-platform: runtime ## On one of its own, run the drivers of a platform: make demo-platform PLATFORM=aws
+demo-platform: runtime ## On a cluster of its own, run the drivers of a platform: make demo-platform PLATFORM=aws
 	@go run ./test/demo platform "$(PLATFORM)"
 
 .PHONY: demo-adopt
-demo-adopt: runtime ## On one of its own, hand the EBS driver of OpenShift 4.5 over to the cluster storage operator
+demo-adopt: runtime ## On a cluster of its own, hand the EBS driver of OpenShift 4.5 over to the cluster storage operator
 	@go run ./test/demo adopt
 
 .PHONY: demo-aws
-demo-aws: runtime ## On one of its own, create an EFS file system in a simulated AWS, use it, and delete it
+demo-aws: runtime ## On a cluster of its own, create an EFS file system in a simulated AWS, use it, and delete it
 	@go run ./test/demo aws
 
 .PHONY: demo-csi-migration
-demo-csi-migration: ## On one of its own, switch CSI migration on and off; operators of nodes are played
+demo-csi-migration: ## On a cluster of its own, switch CSI migration on and off; node operators are simulated
 	@go run ./test/demo csi-migration
 
 .PHONY: demo-move
-demo-move: ## On one of its own, move the EFS operator from OLM v0 to v1, and back; OLM v1 is played
+demo-move: ## On a cluster of its own, move the EFS operator from OLM v0 to v1, and back; OLM v1 is simulated
 	@go run ./test/demo move
 
 .PHONY: demo-down
-demo-down: ## End the clusters that these started
+demo-down: ## Stop the clusters of demonstrations
 	@go run ./test/demo down && rm -rf .demo
 
 .PHONY: build
@@ -187,10 +187,10 @@ lint: ## gofmt, go vet and staticcheck
 	$(TOOL) staticcheck ./...
 
 .PHONY: clone
-clone: # what is compared with what is committed, or may be
+clone: # verify compares files with the ones that Git has
 	@prefix=$$(git rev-parse --show-prefix 2>&1) && [ -z "$$prefix" ] || { echo "want a Git clone of the project; git rev-parse says: $$prefix" >&2; exit 1; }
 
-# All modules, without one of which a dependency is in no public proxy.
+# All modules but lab/modules/olmv1: one of its dependencies is in no public proxy.
 MODULES := . $(filter-out lab/modules/olmv1/,$(dir $(wildcard hack/*/go.mod lab/modules/*/go.mod)))
 
 .PHONY: tidy

@@ -5,10 +5,10 @@
 
 CATALOG      ?= catalog
 CATALOG_BASE ?= origin/main
-# A catalog that this one replaces, and a file with known findings, as it is in CATALOG_BASE, or nothing
+# CATALOG_AGAINST is a catalog that this one replaces, and CATALOG_BASELINE a file in CATALOG_BASE with known findings. Both are optional.
 CATALOG_AGAINST  ?=
 CATALOG_BASELINE ?=
-# Changes that fail catalog-diff, of any, lost and never
+# The changes that make catalog-diff fail: any, lost or never
 CATALOG_FAIL_ON  ?= never
 BERTH            ?= berth
 
@@ -16,7 +16,7 @@ BERTH            ?= berth
 catalog-validate: ## Validate $(CATALOG)
 ifeq ($(strip $(CATALOG_BASELINE)),)
 	$(strip $(BERTH) catalog validate $(CATALOG) $(addprefix --against=,$(CATALOG_AGAINST)))
-else # a change does not decide what is known of itself
+else # from CATALOG_BASE: a change must not declare its own findings as known
 	@known=$$(mktemp -d) && trap 'rm -rf "$$known"' EXIT && \
 	if git show $(CATALOG_BASE):$(CATALOG_BASELINE) > "$$known/known.json"; then set -- --baseline="$$known/known.json"; \
 	else echo "$(CATALOG_BASELINE) is not in $(CATALOG_BASE), so no finding is known yet"; set --; fi && \

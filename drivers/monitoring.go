@@ -78,8 +78,8 @@ func (m *Manifest) addAlerts(list string) error {
 // servingCertSecret names the Secret with the certificate of an operator's metrics endpoint.
 func servingCertSecret(operator string) string { return operator + "-serving-cert" }
 
-// MetricsHost is the host name of the operator's metrics endpoint if the operator runs in namespace. Tokens for
-// reading metrics have it as their only audience; deploy/must-gather/gather requests such a token.
+// MetricsHost returns the host name of the operator's metrics endpoint if the operator runs in namespace. Tokens for reading metrics have
+// this name as their only audience; deploy/must-gather/gather requests such a token.
 func (d Driver) MetricsHost(namespace string) string {
 	return d.Operator.Name + "-metrics." + namespace + ".svc"
 }

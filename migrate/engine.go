@@ -70,8 +70,7 @@ type State interface {
 	Back() (Decision, error)
 	// IsRestored reports whether the migrated object is as it was before the migration.
 	IsRestored() bool
-	// Execute makes the write that a step consists of. A conflict is not an error of the migration: the engine
-	// observes and decides again.
+	// Execute performs the write of a step. A conflict is not an error of the migration: the engine observes and decides again.
 	Execute(ctx context.Context, c client.Client, step StepName) error
 }
 

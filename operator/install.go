@@ -180,7 +180,7 @@ func (c *cycle) newClassControllers(manifests []drivers.Manifest) (found []facto
 	return found
 }
 
-// classOptions are the dependencies of a controller of these classes, of which the named one is the default of a fresh cluster.
+// classOptions returns the dependencies of a controller of these classes. name is the class that is the default in a fresh cluster.
 func (c *cycle) classOptions(classes []drivers.Manifest, name string) controllers.ClassOptions {
 	return controllers.ClassOptions{
 		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(), Default: name,

@@ -47,9 +47,9 @@
 //     and a SharedVolume whose claim is never bound loses its slot after ten seconds.
 //
 // The caches hold SharedVolumes and, by a label, the claims and volumes that belong to them. They hold only the fields that the package
-// reads, a few KiB per object at most, regardless of its size (trim.go). Pods are not cached: a namespace's pods are listed when a claim
-// is deleted, in the background, with one pod in memory at a time (users.go, listing). They are not listed again before ten seconds have
-// passed, and twenty times the duration of the last list. Volumes of deleted SharedVolumes are found by the SharedVolume's UID
+// reads, a few KiB per object at most, regardless of its size (trim.go). Pods are not cached: a namespace's pods are listed when a claim is
+// deleted, in the background, with one pod in memory at a time (users.go, listing). They are listed again after ten seconds or after twenty
+// times the duration of the last list, whichever is longer. Volumes of deleted SharedVolumes are found by the SharedVolume's UID
 // (orphans.go).
 //
 // # Where to read on

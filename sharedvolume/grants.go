@@ -45,7 +45,7 @@ func lists(grant *v1alpha1.SharedVolumeGrant, spec v1alpha1.SharedVolumeSpec) bo
 // maxUID is the maximum number of characters that a message quotes from a value that should be a UID. A UID has 36.
 const maxUID = 64
 
-// maxEffect is the maximum number of characters of the message of a grant, whose command must not be cut off.
+// maxEffect is the maximum number of characters of a grant's message. The command in the message must not be cut off.
 const maxEffect = 2048
 
 // effect says whether a grant is effective for a namespace, and why.
@@ -118,8 +118,8 @@ type grants struct {
 	outdated map[string]string
 }
 
-// addGrants adds the controller of grants to mgr. Namespaces are not watched: the SharedVolumes' controller sends a grant whose
-// namespace has changed through stale.
+// addGrants adds the controller of grants to mgr. Namespaces are not watched: if a grant's namespace has changed, the SharedVolumes'
+// controller sends the grant to stale.
 func addGrants(mgr manager.Manager, stale <-chan event.GenericEvent) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("sharedvolume-grants").

@@ -57,15 +57,15 @@ var validators = []struct {
 	{rule("operatorgroup", findings.Warning, "Annotations of OperatorGroups are spelled correctly."), validation.OperatorGroupValidator, nil, nil},
 }
 
-// definitionRule is also the rule of definitions that are checked as the API server does.
+// definitionRule is also the rule for definitions that are checked as the API server checks them.
 var definitionRule = rule("customresourcedefinition", findings.Error, "The API server accepts each CustomResourceDefinition.")
 
 func rule(id string, severity findings.Verdict, what string) findings.Rule {
 	return findings.Rule{ID: id, Severity: severity, What: what}
 }
 
-// Rules returns all rules of Check: for reading bundles, of the Operator Framework's validators, whose findings may also be warnings, of
-// the API server and OLM, and of gates.
+// Rules returns all rules of Check: the rules for reading bundles, the Operator Framework's validators, whose findings may also be
+// warnings, and the rules of the API server, OLM and gates.
 func Rules() []findings.Rule {
 	all := slices.Clone(registryv1.Rules)
 	for _, v := range validators {
@@ -90,8 +90,8 @@ type Options struct {
 	InCatalogs bool
 }
 
-// Check checks a bundle folder and returns the findings in the order of files and lines. It fails if the folder is not a bundle
-// for a reason outside its files.
+// Check checks a bundle folder and returns the findings in the order of files and lines. It fails if the folder cannot be read as a bundle,
+// and the reason is not in its files.
 func Check(dir string, o Options) ([]*findings.Finding, error) {
 	b, err := registryv1.Load(dir)
 	return check(dir, b, err, o)

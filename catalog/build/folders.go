@@ -36,12 +36,12 @@ var Graphs = []Graph{ByReplaces, BySemver}
 
 // ruleFolders is the rule for folders of bundles, in addition to those for bundles and catalogs.
 var ruleFolders = findings.Rule{ID: "bundle-folders", Severity: findings.Error,
-	What: "Bundle folders from which a catalog is built are of one package, and no two bundles have the same name or version.",
+	What: "All bundle folders of a catalog belong to one package, and no two bundles have the same name or version.",
 	Why:  "No catalog can be built from them."}
 
 // Folders builds the catalog of one package from the folders of its bundles, in any order, and returns all findings. The bundles'
-// annotations name the channels and the default channel. against is the catalog that the new one replaces, or nil. It fails if a folder
-// is not a bundle's; the findings are then about the others.
+// annotations name the channels and the default channel. against is the catalog that the new one replaces, or nil. It fails if a folder is
+// not a bundle folder; the findings are then about the other folders.
 func Folders(ctx context.Context, dirs []string, graph Graph, against *fbc.Catalog) (*Built, error) {
 	bundles, found, err := readFolders(ctx, dirs)
 	built := &Built{Found: found}
@@ -52,7 +52,7 @@ func Folders(ctx context.Context, dirs []string, graph Graph, against *fbc.Catal
 	return built, err
 }
 
-// assemble builds the catalog of bundles. Each step runs only if those before it found no error.
+// assemble builds the catalog from bundles. Each step runs only if those before it found no error.
 func (b *Built) assemble(bundles []*render.Bundle, graph Graph, against *fbc.Catalog) {
 	failed := func(found []*findings.Finding) bool {
 		b.Found = append(b.Found, found...)
@@ -103,7 +103,7 @@ func about(b *render.Bundle, err error) []*findings.Finding {
 }
 
 // readFolders reads bundle folders and returns the bundles from the oldest version to the newest. The error is about folders that are not
-// a bundle's.
+// bundle folders.
 func readFolders(ctx context.Context, dirs []string) (bundles []*render.Bundle, found []*findings.Finding, err error) {
 	if len(dirs) == 0 {
 		return nil, nil, errors.New("no bundle folder given; expected at least one")

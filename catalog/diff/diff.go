@@ -301,7 +301,7 @@ func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 	return d, nil
 }
 
-// removedAPIs returns the versions of APIs that are removed by updates from the old head, whose bundle is from, to the new head.
+// removedAPIs returns the versions of APIs that updates from the old head to the new head remove. from is the bundle of the old head.
 func removedAPIs(p *fbc.Package, now *upgrade.Graph, head *upgrade.Entry, from *fbc.Bundle) (all []string) {
 	updates, _ := now.Path(head.Version())
 	for _, u := range updates {

@@ -76,7 +76,7 @@ type assembly struct {
 	faulty, incomplete map[string]bool
 }
 
-// copied identifies the documents of the package pkg that file repeats from the file first.
+// copied identifies the documents of a package, pkg, that a file repeats from an earlier file, first.
 type copied struct{ file, first, pkg string }
 
 func (a *assembly) add(e entry) {

@@ -239,7 +239,7 @@ type cell struct {
 	whole string
 	// wide says that only a wide table has the column.
 	wide bool
-	// rare says that the column is left out if it says nothing in every line.
+	// rare says that the column is left out if it is empty in every line.
 	rare bool
 }
 

@@ -87,7 +87,7 @@ type Image struct {
 	Missing int64 `json:"missing"`
 	// Attached is the number of signatures, SBOMs and other manifests that are attached to it.
 	Attached int `json:"attached"`
-	// Former is the place where an earlier version of berth put the image, if it is still there and not at its destination.
+	// Former is the place where an earlier version of berth put the image, if the image is still there, and not yet at its destination.
 	Former string `json:"former,omitempty"`
 	// Bundle is a bundle that needs the image.
 	Bundle string `json:"bundle,omitempty"`
@@ -100,7 +100,7 @@ type Options struct {
 	Name, Tag string
 	// Repository is the repository of the catalog's image below the destination. By default it is the name.
 	Repository string
-	// Platforms are the platforms whose images are mirrored, such as linux/amd64. Without any, the images of all platforms are.
+	// Platforms are the platforms whose images are mirrored, such as linux/amd64. Without any, the images of all platforms are mirrored.
 	Platforms []string
 	// Blocked matches references of images that are not mirrored.
 	Blocked []*regexp.Regexp

@@ -12,7 +12,7 @@ import (
 type breaks struct {
 	*upgrade.Graph
 	followers map[string][]*upgrade.Entry // the entries that replace or skip a name, by that name
-	skippers  map[string]*upgrade.Entry   // the first entry with another name that skips a name, by the skipped name
+	skippers  map[string]*upgrade.Entry   // by the skipped name: the first entry with another name that skips it
 	stranded  map[*upgrade.Entry]bool
 	chain     map[*upgrade.Entry]bool
 	ends      map[*upgrade.Entry]end

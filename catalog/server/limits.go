@@ -50,7 +50,7 @@ var defaults = limits{
 // shareOfFlight divides the memory: answers being made may take 1/shareOfFlight of it, and unread ones as much.
 const shareOfFlight = 12
 
-// within returns the limits for a server with so many bytes of memory; 0 means plenty.
+// within returns the limits for a server with this memory in bytes; 0 means plenty.
 func (l limits) within(memory int64) limits {
 	if memory > 0 {
 		l.flight = newFlight(min(l.flight.made.total, memory/shareOfFlight))

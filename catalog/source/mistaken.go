@@ -24,7 +24,7 @@ const (
 	WantCatalog    Wanted = "a catalog"
 	WantBundle     Wanted = "a bundle"
 	WantEither     Wanted = "a catalog or a bundle"
-	WantContent    Wanted = "a template, or folders of bundles" // of which a catalog is built
+	WantContent    Wanted = "a template, or folders of bundles" // from which a catalog is built
 	WantRepository Wanted = "a repository of operators"
 )
 

@@ -160,7 +160,7 @@ func (d *Document) page() string {
 `
 }
 
-// label returns a text of at most a number of characters.
+// label returns a text as HTML, cut to at most length characters.
 func label(text string, length int) string {
 	shown := []rune(escape.Visible(escape.Short(text, length))) // Short says how much it left out
 	if len(shown) > length {

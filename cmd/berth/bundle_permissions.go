@@ -22,8 +22,8 @@ const permissionsSchema = "berth.bundle-permissions.v1"
 // permissionsDocument lists the access that a bundle requests, in JSON.
 type permissionsDocument struct {
 	Schema string `json:"schema"`
-	// Bundle is the folder or the image, and Against the one that it is compared with. Without that, Content has all that the bundle asks
-	// for, as a difference from nothing.
+	// Bundle is the folder or the image, and Against the one that it is compared with. Without Against, Content has all that the bundle
+	// asks for, as a difference from nothing.
 	Bundle  string          `json:"bundle"`
 	Against string          `json:"against,omitempty"`
 	Content *access.Content `json:"content"`

@@ -52,7 +52,7 @@ func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*ru
 	return opened.Named(do(part))
 }
 
-// mistaken returns an error if one of the arguments of a command that has failed is something else than the command wants.
+// mistaken returns an error if an argument of a failed command is not of the kind that the command wants.
 func mistaken(args []string, want source.Wanted) error {
 	for _, arg := range args {
 		if err := source.Mistaken(arg, want); err != nil {

@@ -133,7 +133,7 @@ func catalogRules() []findings.Rule {
 	return slices.Concat(rules.Rules, rules.GateRules, rules.AgainstRules, olmv1.Rules)
 }
 
-// addRulesFlag gives a command that checks rules the flag --rules.
+// addRulesFlag adds the flag --rules to a command that checks rules.
 func addRulesFlag(cmd *cobra.Command, list *bool) {
 	cmd.Flags().BoolVar(list, "rules", false, "list the rules and check nothing; as text or json")
 }
@@ -146,8 +146,8 @@ func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
 	return takesNothing(cmd, args)
 }
 
-// checkGarbage is the garbage collector's target percentage while catalogs are checked: they are read once, so a higher one would
-// only take memory.
+// checkGarbage is the garbage collector's target percentage while catalogs are checked: they are read once, so a higher target would only
+// take memory.
 const checkGarbage = 60
 
 func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {

@@ -219,7 +219,7 @@ func reflow(text string, columns int) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks a text into lines of at most so many columns, between words.
+// wrap breaks a text between words, into lines of at most the given number of columns.
 func wrap(text string, columns int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

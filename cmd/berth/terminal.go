@@ -69,7 +69,7 @@ func palette(w io.Writer) findings.Palette {
 	return findings.Plain
 }
 
-// writeFindings writes a report to standard output, as text for a terminal wrapped and with colours.
+// writeFindings writes a report to standard output. Text for a terminal is wrapped and has colours.
 func writeFindings(cmd *cobra.Command, report findings.Report, format string) error {
 	out := cmd.OutOrStdout()
 	if columns := columnsOf(out); format == findings.Text && columns > 0 {
@@ -78,7 +78,7 @@ func writeFindings(cmd *cobra.Command, report findings.Report, format string) er
 	return report.Write(out, format)
 }
 
-// printFindings prints findings to standard error, for a terminal wrapped and with colours. With --quiet, it prints only errors.
+// printFindings prints findings to standard error, wrapped and with colours if that is a terminal. With --quiet, it prints only errors.
 func printFindings(cmd *cobra.Command, found []*findings.Finding) {
 	w := cmd.ErrOrStderr()
 	if quiet, is := w.(hushed); is {

@@ -106,11 +106,11 @@ func object(u *unstructured.Unstructured) any {
 	return u.Object
 }
 
-// namespace is where the driver runs in jobs.
+// namespace returns the namespace where the driver runs in jobs.
 func namespace(d drivers.Driver) string { return cmp.Or(d.Namespace, drivers.ClusterStorageNamespace) }
 
-// testImage returns the lines of the Dockerfile. OpenShift's CI gives its tests files in an image that it builds from one named src,
-// which has the sources. Jobs mount it at /certification.
+// testImage returns the lines of the Dockerfile. OpenShift's CI puts files for its tests into an image, which it builds from the image src
+// with the sources. Jobs mount that image at /certification.
 func testImage(all []drivers.Driver) string {
 	var lines bytes.Buffer
 	lines.WriteString("# OpenShift's CI builds the image \"src\", with the sources, and then this one.\nFROM src\n")

@@ -167,7 +167,7 @@ func untaggable(tag configv1.AWSResourceTag) string {
 	// would expand a dollar sign as the beginning of a variable.
 	for _, part := range []struct{ text, forbidden string }{{tag.Key, `,"$=`}, {tag.Value, `,"$`}} {
 		if i := strings.IndexAny(part.text, part.forbidden); i >= 0 {
-			return fmt.Sprintf("the driver cannot be given the character %q", part.text[i])
+			return fmt.Sprintf("the driver does not accept the character %q", part.text[i])
 		}
 	}
 	return ""

@@ -55,8 +55,8 @@ func OwnerTag(infrastructure *configv1.Infrastructure) configv1.AWSResourceTag {
 	return configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + infrastructure.Status.InfrastructureName, Value: "owned"}
 }
 
-// ClusterTags returns the tags that the cluster wants on all its resources and that an access point can have, and a
-// sentence about each other tag. problem returns another reason against a tag, or "".
+// ClusterTags returns the tags that the cluster wants on all its resources and that an access point can have, and a sentence about every
+// tag that it leaves out. problem returns a further reason to leave out a tag, or "".
 func ClusterTags(infrastructure *configv1.Infrastructure, problem func(configv1.AWSResourceTag) string) (tags []configv1.AWSResourceTag, leftOut []string) {
 	taken := map[string]bool{OwnerTag(infrastructure).Key: true}
 	return drivers.AWSTags(infrastructure, "new access points", func(tag configv1.AWSResourceTag) string {
@@ -96,9 +96,9 @@ func unsayable(tag configv1.AWSResourceTag, version string) string {
 	for _, r := range tag.Key + tag.Value {
 		switch {
 		case r > unicode.MaxASCII: // the driver miscounts escaped characters after any multi-byte character
-			return fmt.Sprintf("the driver cannot be given the character %q", r)
+			return fmt.Sprintf("the driver does not accept the character %q", r)
 		case !escapes && (r == ' ' || r == ':'):
-			return fmt.Sprintf("version %s of the driver cannot be given the character %q in a tag, but version %s can. "+
+			return fmt.Sprintf("version %s of the driver does not accept the character %q in a tag, but version %s does. "+
 				"If the driver's image is that new, set the operator's environment variable %s to its version", version, r, escapesFrom, VersionEnv)
 		}
 	}

@@ -66,7 +66,7 @@ func tags(platform configv1.GCPPlatformStatus) (words, leftOut []string) {
 	for _, tag := range sorted {
 		if strings.Contains(tag.Value, ",") {
 			leftOut = append(leftOut, fmt.Sprintf("Infrastructure cluster, status.platformStatus.gcp.resourceTags: "+
-				"disks do not get the tag %s/%s with the value %q: the driver cannot be given the character ','.", tag.ParentID, tag.Key, tag.Value))
+				"disks do not get the tag %s/%s with the value %q: the driver does not accept the character ','.", tag.ParentID, tag.Key, tag.Value))
 			continue
 		}
 		words = append(words, tag.ParentID+"/"+tag.Key+"/"+tag.Value)

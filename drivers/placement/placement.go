@@ -108,8 +108,8 @@ type Decision struct {
 	Left string
 	// Refusal says why nothing may be written. It is nil if the decision was made.
 	Refusal *Refusal
-	// Believed are the namespaces that administrators gave to operators of the driver. Objects there can be trusted about these
-	// operators.
+	// Believed are the namespaces that administrators gave to operators of the driver. Objects in these namespaces can be trusted about
+	// these operators.
 	Believed []string
 	// Others are references to other operators' drivers of the same volumes, which cannot be adopted. Elsewhere are
 	// references to drivers like ours in namespaces that the ClusterCSIDriver does not name.
@@ -251,8 +251,8 @@ func (d *decider) place() {
 }
 
 // hasLeft reports whether the recorded namespace has been deleted, even if a new namespace has its name. The driver was deleted with the
-// namespace, so it is installed as if nothing were recorded. In two cases, hasLeft returns false. A removal needs no other namespace. And
-// if a trace is newer than the present namespace of that name, the driver may be there, and only an administrator can decide.
+// namespace, so it is installed as if nothing were recorded. hasLeft still returns false in two cases: a removal needs no other namespace;
+// and if a trace is newer than the present namespace of that name, the driver may be there, and only an administrator can decide.
 func (d *decider) hasLeft() bool {
 	name, uid := d.Driver.Namespace, d.Driver.NamespaceUID
 	return uid != "" && d.Namespaces[name].UID != uid && !d.Removing && !d.named[name]

@@ -113,8 +113,8 @@ func isForAll(group *unstructured.Unstructured) bool {
 	return true
 }
 
-// find returns the operators of a driver to which OLM has given permissions, sorted. It leaves out namespaces whose OperatorGroups are
-// not for all namespaces, but no namespaces without an OperatorGroup: if that was deleted, the installed operator keeps running.
+// find returns the operators of a driver to which OLM has given permissions, sorted. It leaves out namespaces whose OperatorGroups are not
+// for all namespaces. It keeps namespaces without an OperatorGroup: if the OperatorGroup was deleted, the operator keeps running.
 func find(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding, groups map[string]bool) []Operator {
 	var found []Operator
 	for _, binding := range bindings {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/hack/check"
 )
 
-// rooms are the rooms whose code serves all drivers alike.
+// rooms are the folders whose code serves all drivers alike.
 var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "internal/doctor", "cmd", "deploy/certification"}
 
 // exempt are files about a cloud's service for one driver, with the reason.

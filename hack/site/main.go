@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// repository is where files are that are not on the site.
+// repository is the address of files that are not on the site.
 const repository = "https://github.com/berth-csi/berth/blob/main/"
 
 func main() {
@@ -109,7 +109,7 @@ func gather(to string) error {
 	return nil
 }
 
-// pages are the pages in folders. Those beside the folders only say where these are, see redirect.
+// pages returns the pages in folders. Pages beside the folders only say where the pages in folders are, see redirect.
 func pages() ([]string, error) {
 	pages, err := filepath.Glob("docs/*/*.md")
 	if err == nil && len(pages) == 0 {
@@ -132,7 +132,7 @@ func onSite(file string) string {
 	return ""
 }
 
-// moved is a page that has its reader's browser open another one, at the same heading.
+// moved is a page that makes the reader's browser open another page, at the same heading.
 const moved = `<!doctype html>
 <meta charset="utf-8">
 <title>Moved</title>
@@ -142,7 +142,7 @@ const moved = `<!doctype html>
 <p>This page is now <a href="%[1]s">here</a>.</p>
 `
 
-// redirect has the address that each page had on the site when there were no folders lead to the page.
+// redirect makes the address that each page had before there were folders on the site lead to the page.
 func redirect(site string) error {
 	pages, err := pages()
 	if err != nil {
@@ -164,14 +164,14 @@ func redirect(site string) error {
 	return nil
 }
 
-// comment matches a line with a comment, which is for those who edit a page: such as which test runs its commands.
+// comment matches a line with a comment for people who edit a page, such as which test runs its commands.
 var comment = regexp.MustCompile(`(?m)^ *<!-- .* -->\n`)
 
 // fence matches a line before or after a block of code, with its language.
 var fence = regexp.MustCompile("^( *)```([a-z]*)\n$")
 
-// tell gives commands and their output classes of their own, by which style.css tells them apart. Commands are in blocks without a language, and
-// output is in the language text.
+// tell gives commands one class and their output another one, so that style.css can tell them apart. Commands are in blocks without a
+// language, and output is in the language text.
 func tell(text string) string {
 	var told strings.Builder
 	inside := false
@@ -214,7 +214,7 @@ func nest(text string) string {
 // link matches the target of a link to a file of the repository, after its text.
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
-// relink has the links of a page lead to pages of the site, or to files of the repository.
+// relink makes the links of a page lead to pages of the site, or to files of the repository.
 func relink(page, text string) string {
 	return link.ReplaceAllStringFunc(text, func(found string) string {
 		parts := link.FindStringSubmatch(found)

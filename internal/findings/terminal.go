@@ -12,7 +12,7 @@ import (
 // remedy finds the advice in a message.
 var remedy = regexp.MustCompile(`(?:; |: )((?:expected|add|let|did you mean|remove|write|choose|rename|set|give|use|list)\b.*)$`)
 
-// WriteTerminal writes the report for a terminal with so many columns: each finding below its place, with advice on a line of its
+// WriteTerminal writes the report for a terminal with this number of columns: each finding below its place, with advice on a line of its
 // own. Severities have colours if colour is true.
 func (r Report) WriteTerminal(w io.Writer, columns int, colour bool) error {
 	var text strings.Builder
@@ -35,8 +35,8 @@ func (r Report) WriteTerminal(w io.Writer, columns int, colour bool) error {
 	return err
 }
 
-// wrapped returns a text after a mark with a display width, wrapped to so many columns where words permit. Later lines are indented
-// like the text.
+// wrapped returns a text after a mark with a display width, wrapped between words to the number of columns if possible. Later lines are
+// indented like the text.
 func wrapped(mark string, width int, text string, columns int) string {
 	var lines strings.Builder
 	lines.WriteString(mark)

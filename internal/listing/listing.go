@@ -97,7 +97,7 @@ func page[T any](ctx context.Context, client rest.Interface, list List, at posit
 	return position{token: token, size: sizeAfter(at.size, counted.bytes)}, err
 }
 
-// sizeAfter returns the number of objects to request after a page with so many objects and bytes.
+// sizeAfter returns the number of objects to request after a page with this number of objects and bytes.
 func sizeAfter(objects, bytes int) int {
 	return min(max(objects*pageBytes/max(bytes, 1), minPage), maxPage)
 }

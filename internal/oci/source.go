@@ -168,7 +168,7 @@ func (r *registries) referrers(ctx context.Context, subject name.Digest) ([]v1.D
 }
 
 // verifyingReader is a stream that fails unless its digest and size match a descriptor. It keeps the last bytes back until they are known
-// to match: a registry that got all bytes would answer about the digest itself, or not at all.
+// to match: a registry that received all bytes would itself complain about the digest, or not at all.
 type verifyingReader struct {
 	io.ReadCloser
 	want v1.Descriptor

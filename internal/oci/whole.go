@@ -24,7 +24,7 @@ type Whole struct {
 	// Tags are the tags that the image needs in the destination: its own, if it was requested by tag, and the tags of attached
 	// manifests.
 	Tags []PlannedTag
-	// Former is the place where an earlier version of this program put the image, if it is still there and not at its present
+	// Former is the place where an earlier version of this program put the image, if the image is still there, and not yet at its present
 	// place.
 	Former string
 	// Images are the digests of the images that it lists, for the wanted platforms. It has none unless it is a list.

@@ -76,7 +76,7 @@ func (k *Kept) through(what, dir string, value any, do func() error) error {
 	return nil
 }
 
-// maxFileSize is the maximum size of a file for its digest, in bytes. Longer files are not part of a bundle.
+// maxFileSize is the maximum size of a file in a digest, in bytes. Longer files are not part of a bundle.
 const maxFileSize = 64 << 20
 
 // name returns the name of a result for a folder in the store.

@@ -42,7 +42,7 @@ type mapping struct {
 	Type     string   `json:"type"`
 }
 
-// inCatalogs reports whether the repository's catalogs offer the operator, instead of the bundles.
+// inCatalogs reports whether the operator is offered by catalogs in the repository, and not by its bundles.
 func (o *operator) inCatalogs() bool { return o.ci.FBC.Enabled }
 
 // mode returns the update mode of the bundles.

@@ -1,4 +1,4 @@
-// Package admission has the API server refuse requests, as an administrator's policy does.
+// Package admission makes the API server refuse requests, as an administrator's policy does.
 package admission
 
 import (

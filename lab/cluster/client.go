@@ -36,8 +36,8 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// AddToScheme adds types of APIs that programs on clusters bring to the scheme of all clients. It may be called only while no cluster has been
-// started, such as in init, and panics if the types conflict with others.
+// AddToScheme adds types to the scheme of all clients, for APIs that come with programs on clusters. It may be called only while no cluster
+// has been started, such as in init, and panics if the types conflict with others.
 func AddToScheme(add func(*runtime.Scheme) error) {
 	if err := add(scheme); err != nil {
 		panic(err)
@@ -48,7 +48,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// polling is how often a condition is checked: at most a tenth later than it becomes true, or half a second. Many tests
+// polling is how often a condition is checked. A check is late by at most a tenth of the time waited, and at most half a second. Many tests
 // wait at the same time, and the API server then spends most of its time on these checks.
 var polling = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.1, Steps: math.MaxInt, Cap: 500 * time.Millisecond}
 

@@ -41,13 +41,13 @@ type Options struct {
 	OLM bool `json:"olm,omitempty"`
 	// OPMImage is the image that OLM uses to serve catalogs after extracting their content; OLM's own if it is empty.
 	OPMImage string `json:"opmImage,omitempty"`
-	// Images maps image repositories, without tag or digest, to programs. A node runs a container with such an image
-	// as a local process of that program, and only reports any other as running.
+	// Images maps image repositories, without tag or digest, to programs. A node runs a container with such an image as a local process of
+	// that program, and only reports any other container as running.
 	Images map[string]string `json:"images,omitempty"`
-	// RealNodes is the number of workers that are real nodes, with a kubelet and containers: see package realnode. They
-	// are masters, too, as in a small cluster; process nodes keep the role of the control plane, and DaemonSets for Linux
-	// do not select them. If it is 0, there is one worker, and it is a process node. A real node can pull only the images
-	// in Images, which hold only the program in /usr/bin, and in ImageArchives.
+	// RealNodes is the number of workers that are real nodes, with a kubelet and containers: see package realnode. The real nodes are
+	// masters, too, as in a small cluster. The process nodes keep the role control-plane, and DaemonSets for Linux do not select them. If
+	// RealNodes is 0, there is one worker, and it is a process node. A real node can pull only the images in ImageArchives and those in Images, which hold
+	// nothing but the program in /usr/bin.
 	RealNodes int `json:"realNodes,omitempty"`
 	// ImageArchives maps image repositories, without tag or digest, to whole images: files as "docker save" writes
 	// them, or folders with an OCI layout. Process nodes only report their containers as running.
@@ -147,8 +147,8 @@ func open(s state) (*Cluster, error) {
 	return c, nil
 }
 
-// Outdated reports whether the program that keeps the cluster has been built again since, or is gone. Another version of
-// the project may have started the cluster then.
+// Outdated reports whether the program that keeps the cluster was rebuilt or deleted after it started the cluster. If so, another version
+// of the project may have started the cluster.
 func (c *Cluster) Outdated() bool {
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.state.Keeper.PID))
 	return err == nil && strings.HasSuffix(program, " (deleted)")

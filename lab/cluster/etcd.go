@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Compact has etcd forget all revisions but the current one. The API server triggers this every five minutes for
-// revisions older than that; lists whose first page has such a revision then cannot be continued.
+// Compact makes etcd forget all revisions but the current one. Every five minutes, the API server triggers this for revisions that are
+// older than five minutes; a list that began at such a revision then cannot be continued.
 func (c *Cluster) Compact(t testing.TB) {
 	t.Helper()
 	var current struct{ Header struct{ Revision string } }

@@ -263,7 +263,7 @@ func (k *keeper) startAPIServer(ctx context.Context) error {
 	return k.plane.awaitHealthy(ctx, k.plane.apiPort, "/readyz")
 }
 
-// components are the components that need an API server with its definitions, but not each other.
+// components returns the components that need an API server with its definitions, but not each other.
 func (k *keeper) components(api client.Client) []component {
 	components := []component{
 		{"kube-controller-manager", func(ctx context.Context) error {

@@ -33,7 +33,7 @@ const endLimit = 3 * time.Minute
 
 // launch starts a keeper and waits until its cluster is ready. An empty dir means a temporary one.
 //
-// A cluster that starts keeps a processor busy. At most one for each starts at a time: more of them would not start earlier, and
+// A starting cluster keeps a processor busy. At most one cluster for each processor starts at a time: more would not be ready earlier, and
 // their API servers would exceed the time limits of their own requests.
 func launch(ctx context.Context, dir string, options Options, report func(tools.Progress)) (*Cluster, error) {
 	if _, asked := os.LookupEnv(keeperVariable); asked {

@@ -70,7 +70,7 @@ func create(ctx context.Context, api client.Client, object client.Object) error 
 	return nil
 }
 
-// settings are the singletons with an administrator's settings, all with their defaults.
+// settings returns the singletons with an administrator's settings, all with their defaults.
 func settings() []client.Object {
 	cluster := metav1.ObjectMeta{Name: "cluster"}
 	managed := operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}
@@ -91,7 +91,7 @@ func settings() []client.Object {
 // no other may reach the real one.
 var nowhere = []configv1.AWSServiceEndpoint{{Name: "elasticfilesystem", URL: "https://127.0.0.1:9"}, {Name: "sts", URL: "https://127.0.0.1:9"}}
 
-// observations are the singletons whose status describes the cluster: highly available, self-managed, on AWS.
+// observations returns the singletons whose status describes the cluster: highly available, self-managed, on AWS.
 func observations() []client.Object {
 	cluster := metav1.ObjectMeta{Name: "cluster"}
 	return []client.Object{
@@ -121,7 +121,7 @@ func observations() []client.Object {
 	}
 }
 
-// defaultFeatureGates are the defaults in OpenShift's API module.
+// defaultFeatureGates returns the defaults in OpenShift's API module.
 func defaultFeatureGates() configv1.FeatureGateDetails {
 	gates := features.FeatureSets(openShiftMajor, features.SelfManaged, configv1.Default)
 	details := configv1.FeatureGateDetails{Version: OpenShiftVersion}

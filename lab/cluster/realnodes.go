@@ -29,7 +29,7 @@ func NeedRealNodes(t testing.TB) {
 	}
 }
 
-// RealNode is the name of a real node. They count from 0.
+// RealNode returns the name of a real node. index counts from 0.
 func RealNode(index int) string { return "worker-" + strconv.Itoa(index) }
 
 // NodeRoot returns the path of a real node's root folder, as this machine sees it. Files that are written there are

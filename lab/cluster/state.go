@@ -44,8 +44,8 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// acquireFolder makes dir, or a temporary folder if it is empty, the folder of this process's cluster. It rejects a
-// folder with anything but the remains of a dead cluster.
+// acquireFolder makes dir the folder of this process's cluster, or a temporary folder if dir is empty. It rejects a folder with anything
+// but the remains of a dead cluster.
 func acquireFolder(dir string) (string, error) {
 	if dir == "" {
 		made, err := os.MkdirTemp("", folderPrefix)

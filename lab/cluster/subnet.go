@@ -51,10 +51,10 @@ func (s *subnet) release() {
 	s.reservation.Close()
 }
 
-// controlPlane is the control plane's address.
+// controlPlane returns the control plane's address.
 func (s *subnet) controlPlane() string { return fmt.Sprintf("127.%d.0.1", s.number) }
 
-// node is the prefix of the addresses of a node's pods, such as "127.83.12". Nodes count from 0.
+// node returns the prefix of the addresses of a node's pods, such as "127.83.12". Nodes count from 0.
 func (s *subnet) node(index int) string { return fmt.Sprintf("127.%d.%d", s.number, index+1) }
 
 // reservePorts returns ports of the control plane's address, which it has until the release. Other ports could be taken by other programs

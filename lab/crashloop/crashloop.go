@@ -1,6 +1,6 @@
-// Package crashloop kills an operator that OLM installed at each of its writes, before and after it, and restarts it
-// at once. The operator is the real program, in a container on a node of the local cluster. Its requests to the API
-// server pass through another program in the container, which kills it with SIGKILL.
+// Package crashloop kills an operator that OLM has installed, before and after each of the operator's writes, and restarts it at once. The
+// operator is the real program, in a container on a node of the local cluster. Its requests to the API server pass through another program
+// in the container, which kills it with SIGKILL.
 //
 // kubelet would restart the container each time, and soon back off for minutes. Here the container keeps running, and
 // so does the pod, which holds the operator's lock, as in a cluster.
@@ -39,11 +39,11 @@ var injectors = map[Mode]func(leftOut ...fault.Target) *fault.Injector{Recorded:
 // clients that read metrics.
 var reviews = []fault.Target{{Resource: "tokenreviews"}, {Resource: "subjectaccessreviews"}}
 
-// prefix and the mode make the name that tells the running program that it is the operator's image.
+// prefix begins the name of the image, and the mode follows: by this name, the running program knows that it is the operator's image.
 const prefix = "crashloop-"
 
-// Image builds an operator, from a package of the project such as "./cmd/berth-operator", and returns the path of a
-// program that serves as its image. It is the running program under another name, which must call Init.
+// Image builds an operator, from a package of the project such as "./cmd/berth-operator", and returns the path of a program that serves as
+// its image. The image is a link to the running program, which must call Init.
 func Image(t testing.TB, operator string, mode Mode) string {
 	t.Helper()
 	dir := folder(t)

@@ -128,7 +128,7 @@ func (d *Disks) Resize(id string, size int64) error {
 	return nil
 }
 
-// Delete removes a content.
+// Delete removes the content with an ID.
 func (d *Disks) Delete(id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -282,7 +282,7 @@ func isContentOf(loop string, content *os.File) (bool, error) {
 	return err == nil && info.Device == stat.Dev && info.Inode == stat.Ino, err
 }
 
-// copy copies a content into a file, except for the parts that were never written.
+// copy copies the content with an ID into a file, except for the parts that were never written.
 func (d *Disks) copy(id string, to *os.File) error {
 	from, err := d.content(id)
 	if err != nil {

@@ -45,7 +45,7 @@ type Features struct {
 	Nodes func(id string) bool
 }
 
-// Capabilities are the capabilities of the controller.
+// Capabilities returns the capabilities of the controller.
 func (f Features) Capabilities() []csi.ControllerServiceCapability_RPC_Type {
 	all := []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,

@@ -65,7 +65,7 @@ func OpenStore(folder string) (Store, error) {
 	return Store{folder: folder, changing: &sync.Mutex{}}, nil
 }
 
-// Folder is where the store is.
+// Folder returns the folder of the store.
 func (s Store) Folder() string { return s.folder }
 
 // Names returns the IDs of everything of a kind.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// projectNumber is the project's.
+// projectNumber is the number of the project.
 const projectNumber = 123456789012
 
 // base begins the URLs of resources, regardless of a client's endpoint and version.
@@ -236,7 +236,7 @@ func (c *Cloud) path(below string) string { return "projects/" + c.options.Proje
 // url returns the URL of a resource.
 func (c *Cloud) url(below string) string { return base + c.path(below) }
 
-// below returns the path below the project of a resource that a client names, by a URL with any endpoint or by the path.
+// below returns the path below the project of a named resource. A client names it by a URL with any endpoint, or by the path.
 func (c *Cloud) below(named string) (string, bool) {
 	_, below, found := strings.Cut(named, "projects/"+c.options.Project+"/")
 	return below, found

@@ -12,8 +12,8 @@ type Devices struct{ disks *disks.Disks }
 
 var _ Disks = (*Devices)(nil)
 
-// NewDevices returns disks without any content. root returns the root folder of the node that is an instance, as this machine
-// sees it: see cluster.NodeRoot. It needs root.
+// NewDevices returns disks without any content. root returns the root folder of the node that is an instance, as this machine sees it: see
+// cluster.NodeRoot. The process must run as root.
 func NewDevices(root func(instance string) (string, error)) *Devices {
 	return &Devices{disks.New(disks.Options{
 		Root: root,
@@ -43,7 +43,7 @@ func (d *Devices) Create(id string, bytes int64, origin string) error {
 // Resize makes a disk and its device larger.
 func (d *Devices) Resize(id string, bytes int64) error { return d.disks.Resize(id, bytes) }
 
-// Delete removes a content.
+// Delete removes a disk, snapshot or image.
 func (d *Devices) Delete(id string) error { return d.disks.Delete(id) }
 
 // Attach gives the node the device.

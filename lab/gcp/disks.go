@@ -55,10 +55,10 @@ type EncryptionKey struct {
 
 var keyName = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
 
-// path is below the project.
+// path returns the disk's path below the project.
 func (d *Disk) path() string { return d.in.path() + "/disks/" + d.Name }
 
-// typeName is the name of the type.
+// typeName returns the name of the disk's type.
 func (d *Disk) typeName() string { return path.Base(d.Type) }
 
 // diskType is a type of disks.

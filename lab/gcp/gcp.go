@@ -41,7 +41,7 @@ type Disks interface {
 	Create(id string, bytes int64, origin string) error
 	// Resize makes a disk larger.
 	Resize(id string, bytes int64) error
-	// Delete removes a content.
+	// Delete removes a disk, snapshot or image.
 	Delete(id string) error
 	// Attach gives an instance the device with a name.
 	Attach(id, instance, deviceName string) error
@@ -115,7 +115,7 @@ func setDefault[T comparable](value *T, to T) {
 	}
 }
 
-// Address is where all services of the cloud listen, with TLS, as "IP:port".
+// Address returns the address, "IP:port", where all services of the cloud listen with TLS.
 func (c *Cloud) Address() string { return c.server.Listener.Addr().String() }
 
 // CA returns the certificate of the cloud's CA as PEM.

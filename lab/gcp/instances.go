@@ -47,7 +47,7 @@ const (
 
 func (i *Instance) path() string { return i.in.path() + "/instances/" + i.Name }
 
-// ZoneName is the name of the zone.
+// ZoneName returns the name of the instance's zone.
 func (i *Instance) ZoneName() string { return i.in.name }
 
 // AddInstance adds a running instance of a type such as "n2-standard-4".

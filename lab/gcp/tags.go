@@ -30,12 +30,12 @@ func (c *Cloud) Tags(collection string, id uint64) []string {
 	return slices.Clone(c.bindings[c.fullName(collection, id)])
 }
 
-// fullName is the Resource Manager's name for a resource in a collection, such as "global/snapshots".
+// fullName returns the Resource Manager's name for a resource in a collection, such as "global/snapshots".
 func (c *Cloud) fullName(collection string, id uint64) string {
 	return fmt.Sprintf("//compute.googleapis.com/projects/%s/%s/%d", c.options.Project, collection, id)
 }
 
-// tagNamed returns the name with its parents of a value such as "tagValues/1".
+// tagNamed returns the name, with its parents, of a tag value such as "tagValues/1".
 func (c *Cloud) tagNamed(value string) string {
 	for name, v := range c.tagValues {
 		if v.Name == value {

@@ -76,7 +76,7 @@ func New(exports Exports) *Server {
 // ServeClients answers requests for exports, until the listener is closed. On nodes, servers of NFS have port 2049.
 func (s *Server) ServeClients(listener net.Listener) { go serve(listener, s.talk) }
 
-// Address is where the server listens. On nodes, servers of NFS have port 2049.
+// Address returns the address where the server listens. On nodes, servers of NFS have port 2049.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
 // Requests returns all requests for exports, in order.

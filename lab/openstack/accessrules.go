@@ -126,7 +126,7 @@ func (c *Cloud) listAccessRules(r *request, share *Share, _ string) (reply, erro
 	return ok(map[string]any{"access_list": list})
 }
 
-// listAccessRulesOfQuery is the same since microversion 2.45.
+// listAccessRulesOfQuery takes the place of listAccessRules since microversion 2.45.
 func (c *Cloud) listAccessRulesOfQuery(r *request) (reply, error) {
 	share := c.findShare(r.project, r.URL.Query().Get("share_id"))
 	if r.minor < 45 || share == nil {

@@ -196,7 +196,7 @@ func notFound(format string, args ...any) failure {
 	return failure{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// overLimit is an exceeded quota. The message begins with the name of the service's exception.
+// overLimit returns the failure for an exceeded quota. The message begins with the name of the service's exception.
 func overLimit(format string, args ...any) failure {
 	return failure{http.StatusRequestEntityTooLarge, fmt.Sprintf(format, args...)}
 }

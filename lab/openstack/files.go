@@ -30,7 +30,7 @@ func (c *Cloud) Export(path string) (folder string, err error) {
 	return "", fmt.Errorf("there is no share with the export path %s: %w", path, syscall.ENOENT)
 }
 
-// folder is where the files of a share or a snapshot are.
+// folder returns the folder with the files of a share or a snapshot.
 func (c *Cloud) folder(id string) string { return filepath.Join(c.files, id) }
 
 // makeFiles makes the folder of a share or a snapshot, with the files of another one, or empty if of is "".

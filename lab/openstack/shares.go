@@ -123,7 +123,7 @@ func (c *Cloud) checkShareQuota(of *project, shares, gigabytes int) error {
 	return nil
 }
 
-// describe returns the view of a share that a microversion has.
+// describe returns a share as the request's microversion shows it.
 func (s *Share) describe(r *request, cloud string) map[string]any {
 	status := s.Status
 	if status == "creating_from_snapshot" && r.minor < 54 {

@@ -20,11 +20,11 @@ type Process struct{ folder string }
 // Of returns the process with an ID.
 func Of(id int) Process { return Process{fmt.Sprintf("/proc/%d", id)} }
 
-// In returns the process with a folder in /proc, such as a node in its own PID namespace.
+// In returns the process with a folder in some /proc, such as the /proc of a node that has its own PID namespace.
 func In(folder string) Process { return Process{folder} }
 
-// Find returns the process that runs the program of a path with an argument, which may be "". It returns ErrNone if no
-// such process runs.
+// Find returns a process that runs the program at a path, with argument among its arguments unless argument is "". It returns ErrNone if
+// there is none.
 func Find(program, argument string) (Process, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
@@ -32,7 +32,7 @@ func Find(program, argument string) (Process, error) {
 	}
 	for _, link := range links {
 		if path, err := os.Readlink(link); err != nil || path != program {
-			continue // another's, or gone
+			continue // it runs another program, belongs to another user, or has ended
 		}
 		p := Process{filepath.Dir(link)}
 		arguments, err := os.ReadFile(filepath.Join(p.folder, "cmdline"))

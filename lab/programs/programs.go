@@ -76,7 +76,7 @@ const standIn = "lab/standin"
 // inPlace returns the origin of our program that replaces this version of a real one.
 func inPlace(version string) origin { return origin{pkg: standIn, release: version} }
 
-// folder is where the pins of the program's module are.
+// folder returns the folder with the pins of the program's module.
 func (o origin) folder() string { return cmp.Or(o.pins, pinned) }
 
 // Names returns the names of all programs, sorted.

@@ -22,7 +22,7 @@ type Ran struct {
 	Version string
 }
 
-// String is the text for tables.
+// String returns the text for tables.
 func (r Ran) String() string {
 	switch {
 	case !r.Real:

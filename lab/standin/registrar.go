@@ -80,7 +80,7 @@ func registrar(ctx context.Context, flags *flag.FlagSet) error {
 	return group.Wait()
 }
 
-// diagnosticsAddress is the address for health checks, "" for none.
+// diagnosticsAddress returns the address for health checks, "" for none.
 func diagnosticsAddress(flags *flag.FlagSet) (string, error) {
 	port, address := valueOf[int](flags, "health-port"), valueOf[string](flags, "http-endpoint")
 	switch {

@@ -1,5 +1,5 @@
 // Command user is the program in the pods of a testbed's users. Without arguments it waits for a signal. With the argument keep-writing, it
-// writes to a file until then: see package writer. With others, which kubectl exec passes, it writes or reads a file.
+// writes to a file until the signal: see package writer. With other arguments, which kubectl exec passes, it writes or reads a file.
 package main
 
 import (

@@ -25,8 +25,8 @@ const (
 	ComputeCluster = "/DC0/host/DC0_C0"
 )
 
-// CloudConfig is the cloud configuration of a cluster that finds the vCenter at an address, "IP:port". Nobody trusts the
-// vCenter's certificate.
+// CloudConfig returns the cloud configuration of a cluster that finds the vCenter at an address, "IP:port". Nobody trusts the vCenter's
+// certificate.
 func CloudConfig(t testing.TB, address string) string {
 	t.Helper()
 	server, port, err := net.SplitHostPort(address)
@@ -83,7 +83,7 @@ func (v *VCenter) SetHosts(version string) {
 	}
 }
 
-// Spec is such a cluster's platform spec in Infrastructure. Only the cloud configuration can hold any port.
+// Spec returns such a cluster's platform spec in Infrastructure. Only the cloud configuration can hold any port.
 func Spec(t testing.TB, address string) *configv1.VSpherePlatformSpec {
 	t.Helper()
 	server, _, err := net.SplitHostPort(address)
@@ -101,7 +101,7 @@ func Spec(t testing.TB, address string) *configv1.VSpherePlatformSpec {
 	}
 }
 
-// Credentials are the credentials of such a cluster, as the installer writes them.
+// Credentials returns the credentials of such a cluster, as the installer writes them.
 func Credentials(address string) map[string][]byte {
 	server, _, _ := net.SplitHostPort(address)
 	return map[string][]byte{server + ".username": []byte(User), server + ".password": []byte(Password)}

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Execute makes the write of a step.
+// Execute performs the write of a step.
 func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepName) error {
 	switch step {
 	case DeleteSubscription:

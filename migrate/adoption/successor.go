@@ -82,7 +82,7 @@ func handOver(ctx context.Context, cluster migrate.Cluster, d drivers.Driver, be
 	return advance(ctx, cluster, p, j)
 }
 
-// advance makes the next step of a plan. It returns errors of requests as errors, and errors that somebody must solve as a Handover.
+// advance executes the next step of a plan. It returns errors of requests as errors, and errors that somebody must solve as a Handover.
 func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.Journal) (predecessor.Handover, error) {
 	if j.Phase == migrate.RollingBack {
 		return predecessor.Handover{Stage: predecessor.Declined,

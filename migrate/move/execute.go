@@ -19,7 +19,7 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
-// Execute makes the write of a step.
+// Execute performs the write of a step.
 func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepName) error {
 	orphan := client.PropagationPolicy(metav1.DeletePropagationOrphan)
 	switch step {

@@ -102,7 +102,7 @@ func isOfV1(owner metav1.OwnerReference) bool {
 	return owner.APIVersion == objectSetKind.GroupVersion().String()
 }
 
-// isOwnedByV1 reports whether an object would go with a ClusterExtension or ClusterObjectSet.
+// isOwnedByV1 reports whether an object would be deleted with a ClusterExtension or ClusterObjectSet.
 func isOwnedByV1(o metav1.PartialObjectMetadata) bool {
 	return slices.ContainsFunc(o.OwnerReferences, isOfV1)
 }

@@ -171,7 +171,7 @@ func (in *back) checkNeeds() (found migrate.Checks) {
 }
 
 // Order returns plans in an order in which each can be carried out. On the way to OLM v1, an operator moves before the operators that it
-// needs, as OLM v0 would install these again for it; on the way back, it moves after them. Order fails if operators need each other.
+// needs, because OLM v0 would install these again for it; on the way back, it moves after them. Order fails if operators need each other.
 func Order(plans []*Plan) ([]*Plan, error) {
 	left := slices.Clone(plans)
 	var ordered []*Plan

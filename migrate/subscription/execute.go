@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/olm/installplan"
 )
 
-// Execute makes the write of a step.
+// Execute performs the write of a step.
 func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepName) error {
 	switch step {
 	case RequireApproval:

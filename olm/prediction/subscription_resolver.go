@@ -48,7 +48,7 @@ var (
 	errLarge = fmt.Errorf("OLM's resolver takes more than %d MiB of memory: OLM will, too", resolverMemory>>20)
 )
 
-// isLarge is set once a resolver was left alone because of its memory. It goes on to take more until the process ends, so no other one starts.
+// isLarge is set once a resolver has taken too much memory. It takes more until the process ends, so no other resolver starts.
 var isLarge atomic.Bool
 
 // heap returns the size of the heap in bytes.

@@ -125,7 +125,7 @@ func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (f
 	if len(present) == 0 {
 		return folded, false
 	}
-	if len(faulty) == 0 && present[0].Type == of.conditionType { // the other members' messages are no reason
+	if len(faulty) == 0 && present[0].Type == of.conditionType { // only the subject's own member gives the reason
 		faulty = present[:1]
 	} else if len(faulty) == 0 {
 		faulty, telling = telling, nil

@@ -53,7 +53,7 @@ const Namespace = "openshift-cluster-storage-operator"
 // ClusterOperatorName is the name of the ClusterOperator.
 const ClusterOperatorName = "storage"
 
-// MetricsHost is the host name of the operator's metrics endpoint if the operator runs in namespace.
+// MetricsHost returns the host name of the operator's metrics endpoint if the operator runs in namespace.
 func MetricsHost(namespace string) string { return Name + "-metrics." + namespace + ".svc" }
 
 // Process holds what the operator needs from its program.

@@ -44,8 +44,8 @@ func summarize(current *configv1.ClusterOperator, conditions []operatorv1.Operat
 	return summary, next
 }
 
-// withInertia returns the conditions as if none had been Degraded for less than the inertia, and the time until the first condition
-// changed in this way counts as Degraded.
+// withInertia returns the conditions as if a condition that was Degraded for less than the inertia were not Degraded, and the time until
+// the first such condition counts as Degraded.
 func withInertia(conditions []operatorv1.OperatorCondition, now time.Time) ([]operatorv1.OperatorCondition, time.Duration) {
 	settled, next := slices.Clone(conditions), resync
 	for i, c := range settled {

@@ -122,8 +122,7 @@ func allowUpdate(desired, live *appsv1.DaemonSet, notReady int, left *rollout.Le
 	return nil
 }
 
-// addUnavailable returns how many pods may be unavailable: the allowed share of the desired pods, at least one, plus
-// more.
+// addUnavailable returns how many pods may be unavailable: the allowed share of the desired pods, at least one, plus the number more.
 func addUnavailable(allowed intstr.IntOrString, desired, more int) (intstr.IntOrString, error) {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&allowed, desired, true)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	cloud "github.com/berth-csi/berth/lab/aws"
 )
 
-// Administrator has clients with all permissions. They are as patient as the real ones, and wait less.
+// Administrator has clients with all permissions. They retry as patiently as the real ones, but with shorter waits.
 type Administrator struct {
 	*client.Clients
 	// EC2 has the operations that Berth does not call, too.
@@ -55,8 +55,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (do roundTrip) Do(r *http.Request) (*http.Response, error) { return do(r) }
 
-// KillAtEach calls do, and ends it before its first request, then before its second, and so on, until it succeeds. The test fails if
-// it was ended less often than that, or fails for another reason.
+// KillAtEach calls do, and ends it before its first request, then before its second, and so on, until it succeeds. The test fails if do was
+// ended fewer than least times, or fails for another reason.
 func (a *Administrator) KillAtEach(t testing.TB, least int, do func(context.Context) error) {
 	t.Helper()
 	for killed := 0; ; killed++ {

@@ -26,8 +26,8 @@ type Kind struct {
 	Inline bool
 }
 
-// The kinds of public catalogs: from before and after descriptions replaced objects, and as a community keeps it in its
-// repository.
+// The kinds of public catalogs: with objects, as in the past; with descriptions in place of objects; and as a community keeps a catalog in
+// its repository.
 var (
 	Objects   = Kind{Name: "objects", Packages: 150, Bundles: 1500, Inline: true}
 	Metadata  = Kind{Name: "metadata", Packages: 330, Bundles: 7000}
@@ -110,7 +110,7 @@ func (g *generator) parts(kind Kind, bundles int) []func() declcfg.DeclarativeCo
 
 func (g *generator) bundleName(v semver.Version) string { return g.name + ".v" + v.String() }
 
-// head is the package itself and its channels: one of everything, and one for each major version.
+// head returns the package itself and its channels: one of everything, and one for each major version.
 func (g *generator) head(versions []semver.Version) declcfg.DeclarativeConfig {
 	icon := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><title>%s</title>%s</svg>`, g.name,
 		strings.Repeat(`<path d="M12.5 3.25c4 0 7.5 3.5 7.5 7.5z" fill="#204060"/>`, 20+g.IntN(160)))
@@ -131,7 +131,7 @@ func (g *generator) head(versions []semver.Version) declcfg.DeclarativeConfig {
 			e.Replaces = g.bundleName(versions[i-1])
 		}
 		stable.Entries = append(stable.Entries, e)
-		if v.Patch == 7 { // as it skips them, they are no longer part of the chain
+		if v.Patch == 7 { // it skips the earlier patches, so they are no longer part of the chain
 			e.SkipRange = fmt.Sprintf(">=%d.%d.0 <%s", v.Major, v.Minor, v)
 		}
 		major.Entries = append(major.Entries, e)
@@ -183,7 +183,7 @@ func bundleObject(object any) property.Property {
 	return property.MustBuildBundleObject(data)
 }
 
-// image is a pull spec by digest.
+// image returns a pull spec by digest.
 func (g *generator) image(repository string) string {
 	return fmt.Sprintf("registry.example.com/%s/%s@sha256:%016x%016x%016x%016x", g.name, repository, g.Uint64(), g.Uint64(), g.Uint64(), g.Uint64())
 }
@@ -195,7 +195,7 @@ model training inference dataset feature notebook sensor device edge fleet updat
 
 func (g *generator) word() string { return words[g.IntN(len(words))] }
 
-// sentence is a number of words with punctuation, quotes and links as in descriptions.
+// sentence returns n words with punctuation, quotes and links as in descriptions.
 func (g *generator) sentence(n int) string {
 	var text strings.Builder
 	for i := range n {
@@ -207,7 +207,7 @@ func (g *generator) sentence(n int) string {
 	return text.String() + "."
 }
 
-// markdown is a text of about a number of words.
+// markdown returns a text of about n words.
 func (g *generator) markdown(n int) string {
 	var text strings.Builder
 	for n > 0 {

@@ -68,5 +68,5 @@ func manifests(d drivers.Driver, folder string) error {
 	return nil
 }
 
-// recordOf is the file with the record of a driver.
+// recordOf returns the file with the record of a driver.
 func recordOf(driver string) string { return filepath.Join("testdata", strings.ToLower(driver)+".txt") }

@@ -98,7 +98,7 @@ func listOf(of schema.GroupVersionKind) *unstructured.UnstructuredList {
 	return list
 }
 
-// settings is the kind of the object that configures the operator.
+// settings returns the kind of the object that configures the operator.
 func (f Former) settings() schema.GroupVersionKind {
 	if f.Own {
 		return operatorv1.GroupVersion.WithKind("ClusterCSIDriver")
@@ -151,7 +151,7 @@ func Record(t testing.TB, on *cluster.Cluster, of Former, lacks ...string) *Reco
 
 func nameOf(object metav1.Object) string { return object.GetNamespace() + "/" + object.GetName() }
 
-// Secrets are the secrets of the driver as they were before.
+// Secrets returns the secrets of the driver as they were before.
 func (r *Recording) Secrets() []corev1.Secret { return r.secrets }
 
 // MustHold ends the recording, and fails the test unless all invariants held at all times.

@@ -253,7 +253,7 @@ func (o *OLM) startRegistry(config *tls.Config) {
 // pullSecret is the name of the Secret with the login of another registry.
 const pullSecret = "pull-secret"
 
-// pod is the pod of both programs.
+// pod returns the pod of both programs.
 func (o *OLM) pod(options Options) *corev1.Pod {
 	const certificates = "/var/certificates"
 	container := func(name string, health int, args ...string) corev1.Container {
@@ -309,7 +309,7 @@ func (o *OLM) AddCatalog(name, dir, pkg string, bundles map[string]string) declc
 	return config
 }
 
-// serve has OLM serve the image of a catalog, with a priority, and waits until it does.
+// serve makes OLM serve the image of a catalog, with a priority, and waits until it does.
 func (o *OLM) serve(name, ref string, priority int64) {
 	o.t.Helper()
 	catalog := newObject("ClusterCatalog", name)
@@ -319,8 +319,8 @@ func (o *OLM) serve(name, ref string, priority int64) {
 	o.await(catalog, "Serving", "True")
 }
 
-// Serve has OLM serve a catalog, with a priority, and waits until it does. Its bundles come from folders, by their names; one without a
-// folder keeps the image that it has.
+// Serve makes OLM serve a catalog, with a priority, and waits until it does. folders has the folders of bundles by name; a bundle without a
+// folder keeps its image.
 func (o *OLM) Serve(name string, priority int64, config declcfg.DeclarativeConfig, folders map[string]string) {
 	o.t.Helper()
 	for i := range config.Bundles {

@@ -166,7 +166,7 @@ func Operand(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
 	return objects
 }
 
-// order is lower for objects that others need.
+// order returns a lower number for objects that others need.
 func order(object *unstructured.Unstructured) int {
 	switch object.GetKind() {
 	case "Namespace":

@@ -40,8 +40,8 @@ const (
 // refused are arguments of 4.5's pods that today's programs do not know: the provisioner asks the driver for its name.
 var refused = []string{"--provisioner="}
 
-// todaysRules permit requests of today's sidecars that the roles of 4.5 do not: they patch where 4.5's updated, and
-// read more.
+// todaysRules permit requests of today's sidecars that the roles of 4.5 do not: they patch objects that 4.5's sidecars updated, and read
+// more objects.
 var todaysRules = []any{
 	rule("", "persistentvolumes persistentvolumeclaims persistentvolumeclaims/status", "patch update"),
 	rule("", "pods", "get list watch"),

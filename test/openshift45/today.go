@@ -70,7 +70,7 @@ func Today(d drivers.Driver, cluster drivers.Cluster) ([]*unstructured.Unstructu
 	return objects, nil
 }
 
-// privileged is the binding that let the controller run as a privileged container.
+// privileged returns the binding that let the controller run as a privileged container.
 func privileged(name string, d drivers.Driver) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": name},
@@ -79,7 +79,7 @@ func privileged(name string, d drivers.Driver) *unstructured.Unstructured {
 	}}
 }
 
-// age removes the fields from a workload that 4.5's lacked, and configures it for the cluster.
+// age removes from a workload the fields that it lacked in 4.5, and configures it for the cluster.
 func age(object *unstructured.Unstructured, d drivers.Driver, cluster drivers.Cluster) error {
 	object.SetAnnotations(nil)
 	template, _, err := unstructured.NestedMap(object.Object, "spec", "template")

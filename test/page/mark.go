@@ -52,7 +52,7 @@ func BlocksFor(t testing.TB, root, page, below string) []Block {
 	return slices.DeleteFunc(Blocks(t, pathOf(root, page), below, strings.NewReplacer()), func(b Block) bool { return !b.mark.names(t.Name()) })
 }
 
-// pathOf is where a page is.
+// pathOf returns the path of a page.
 func pathOf(root, page string) string {
 	if page == "README.md" {
 		return filepath.Join(root, page)

@@ -11,7 +11,7 @@ var (
 	withNodes    = []string{"Kubernetes", "etcd", "OLM", "containerd"}
 )
 
-// ofMirror is a claim about berth catalog mirror that tests of its package prove.
+// ofMirror returns a claim about berth catalog mirror that tests of its package prove.
 func ofMirror(id, sentence, run string) claim {
 	return claim{id: "mirror-" + id, page: "docs/catalog/disconnected.md", sentence: sentence, tests: suite{pkg: "./catalog/mirror", run: run},
 		played: "registries of the tests, on loopback"}

@@ -316,7 +316,7 @@ func (t *tally) complaint() error {
 	return nil
 }
 
-// all is the sum of all groups.
+// all returns the sum of all groups.
 func (t *tally) all() (sum group) {
 	for _, g := range t.groups() {
 		sum.passed, sum.failed, sum.skipped = sum.passed+g.passed, sum.failed+g.failed, sum.skipped+g.skipped

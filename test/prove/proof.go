@@ -80,7 +80,7 @@ func (f figure) read(log string) (float64, error) {
 	return slices.Max(all), nil
 }
 
-// by is the suite that proves the claim.
+// by returns the suite that proves the claim.
 func (c claim) by() suite {
 	if at := slices.IndexFunc(suites, func(s suite) bool { return s.name == c.suite }); at >= 0 {
 		return suites[at]

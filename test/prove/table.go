@@ -12,7 +12,7 @@ const unproved = "not proved by a record yet"
 
 var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 
-// cell is text in a cell of a table of another page: without links, which may be relative, and the ends of a row.
+// cell returns a text for a cell of a table on another page, without links, which may be relative, and without the ends of a row.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Trim(link.ReplaceAllString(text, "$1"), "| "), "|", `\|`)
 }
@@ -37,7 +37,7 @@ func markdown(records map[string]record) string {
 	return text.String() + recorded.String() + "\n"
 }
 
-// row is the record in the table of records.
+// row returns the row of the record in the table of records.
 func (r record) row() string {
 	took := (time.Duration(r.Seconds) * time.Second).String()
 	if r.Passed > 0 {

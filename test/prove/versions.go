@@ -7,10 +7,10 @@ import (
 
 // combination is a set of versions that operators run on, as docs/start/compatibility.md lists it.
 type combination struct {
-	// kubernetes is a version with its patch, openshift the version of OpenShift that has its minor version, and olm the version of OLM.
+	// kubernetes is a version with its patch, openshift names the OpenShift with its minor version, and olm is the version of OLM.
 	kubernetes, openshift, olm string
-	// tested are the claims whose records say that it was tested, by column. One that is not there is claimed, and one that is empty does not
-	// apply.
+	// tested maps columns to the claims whose records say that the combination was tested. A column that is not in it is claimed, and a
+	// column with an empty claim does not apply.
 	tested map[string]string
 }
 
@@ -36,12 +36,12 @@ func olmVersions() (all []combination) {
 	return all
 }
 
-// suite is the name of the suite that tests the combination: versions-1.31.
+// suite returns the name of the suite that tests the combination, such as versions-1.31.
 func (c combination) suite() string {
 	return "versions-" + c.kubernetes[:strings.LastIndex(c.kubernetes, ".")]
 }
 
-// ofVersions returns a suite for each version of Kubernetes. They build a control plane each, so that no workflow runs them.
+// ofVersions returns a suite for each version of Kubernetes. Each builds a control plane, so no workflow runs it.
 func ofVersions() (all []suite) {
 	for _, c := range olmVersions() {
 		all = append(all, suite{
@@ -63,12 +63,12 @@ func versionClaims() (all []claim) {
 	return all
 }
 
-// row begins the row of the table.
+// row returns the beginning of the combination's row in the table.
 func (c combination) row() string {
 	return fmt.Sprintf("| %s | %s | %s |", c.kubernetes, c.openshift, c.olm)
 }
 
-// versionsTable is the table of docs/start/compatibility.md.
+// versionsTable returns the table of docs/start/compatibility.md.
 func versionsTable(records map[string]record) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n| Kubernetes | OpenShift | OLM | %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat(" --- |", 3+len(columns)))

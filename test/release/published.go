@@ -32,7 +32,7 @@ type Published struct {
 	driver drivers.Driver
 	// clone is the path of the clone, and berth the path of its program.
 	clone, berth string
-	// pins is the file with the images of drivers, and base the image that must-gather's is built on.
+	// pins is the file with the images of drivers, and base the image on which the must-gather image is built.
 	pins, base string
 }
 
@@ -43,7 +43,7 @@ func Publish(t testing.TB, driver drivers.Driver) *Published {
 	root, err := tools.Root()
 	require.NoError(t, err)
 	p := &Published{Secure: registry.StartSecure(t), driver: driver, clone: filepath.Join(t.TempDir(), "berth")}
-	for _, variable := range p.Env { // before this process asks for its certificate authorities
+	for _, variable := range p.Env { // before this process loads its certificate authorities, which it does only once
 		key, value, _ := strings.Cut(variable, "=")
 		t.Setenv(key, value)
 	}
@@ -109,7 +109,7 @@ func (p *Published) Update(t testing.TB) {
 	p.Release(t)
 }
 
-// bump adds the next version of a package, with another image of the operator, and has the templates list it.
+// bump adds the next version of a package, with another image of the operator, and adds it to the templates.
 func (p *Published) bump(t testing.TB, pkg string) {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(p.clone, "bundle", pkg, "*"))
@@ -137,7 +137,7 @@ func (p *Published) Repository(image string) string {
 	return strings.TrimSuffix(p.Address+"/team/"+image, "/")
 }
 
-// PullSpec returns the pull spec, by digest, of an image of the release. The image has a tag.
+// PullSpec returns the pull spec, by digest, of an image of the release. tagged is the name of the image with its tag.
 func (p *Published) PullSpec(t testing.TB, tagged string) string {
 	t.Helper()
 	digest, err := oci.Find(t.Context(), p.Repository(tagged))
@@ -147,7 +147,7 @@ func (p *Published) PullSpec(t testing.TB, tagged string) string {
 	return p.Repository(name) + "@" + digest
 }
 
-// Image returns an image of the release for this machine. It has a tag.
+// Image returns an image of the release for this machine. tagged is the name of the image with its tag.
 func (p *Published) Image(t testing.TB, tagged string) v1.Image {
 	t.Helper()
 	ref, err := name.ParseReference(p.PullSpec(t, tagged))

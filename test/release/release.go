@@ -98,7 +98,7 @@ func (r Release) run(t testing.TB, args ...string) {
 	require.NoErrorf(t, err, "berth %q\n%s", args, out)
 }
 
-// Images are the images that a cluster needs, for cluster.Options.
+// Images returns the images that a cluster needs, for cluster.Options.
 func (r Release) Images() map[string]string {
 	return map[string]string{OperatorImage: r.Operator, BerthImage: r.Berth}
 }

@@ -114,7 +114,7 @@ func Propose(ctx context.Context, c *cluster.Cluster) error {
 	})
 }
 
-// SetVersion has the cluster report an OpenShift version.
+// SetVersion makes the cluster report an OpenShift version.
 func SetVersion(ctx context.Context, c *cluster.Cluster, version string) error {
 	found := &configv1.ClusterVersion{}
 	if err := c.Client().Get(ctx, client.ObjectKey{Name: "version"}, found); err != nil {
@@ -137,7 +137,7 @@ func InstallDriver(ctx context.Context, c *cluster.Cluster, csiName string) erro
 	return c.Client().Status().Update(ctx, custom)
 }
 
-// Register has a driver register on nodes, as its node plugin does.
+// Register registers a driver on nodes, as its node plugin does.
 func Register(ctx context.Context, c *cluster.Cluster, csiName string, nodes ...string) error {
 	for _, node := range nodes {
 		err := cluster.Until(ctx, "the CSINode of "+node, func(ctx context.Context) error {
@@ -167,7 +167,7 @@ func Play(c *cluster.Cluster) (o *Operators, stop func() error) {
 	return PlayWith(c, func(context.Context, string, bool) (bool, error) { return false, nil })
 }
 
-// PlayWith is Play with machines.
+// PlayWith is Play with machines that reboot reboots.
 func PlayWith(c *cluster.Cluster, reboot Reboot) (o *Operators, stop func() error) {
 	o = &Operators{client: c.Client(), reboot: reboot, failing: map[string]bool{}, degraded: map[string]bool{}, keeping: map[string]bool{}, restarted: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -183,13 +183,13 @@ func PlayWith(c *cluster.Cluster, reboot Reboot) (o *Operators, stop func() erro
 	}
 }
 
-// Fail has revisions of a component fail on their nodes, or not any more.
+// Fail makes revisions of a component fail on their nodes, or stops that.
 func (o *Operators) Fail(component string, fails bool) { o.mark(o.failing, component, fails) }
 
-// Degrade has a node not get its configuration, or get it again.
+// Degrade keeps a node from getting its configuration, or stops that.
 func (o *Operators) Degrade(node string, is bool) { o.mark(o.degraded, node, is) }
 
-// Keep has a node keep its pods when it is restarted, as pods that have nowhere else to go.
+// Keep makes a node keep its pods when it is restarted, as if they could run nowhere else.
 func (o *Operators) Keep(node string) { o.mark(o.keeping, node, true) }
 
 func (o *Operators) mark(marks map[string]bool, name string, is bool) {
@@ -213,8 +213,8 @@ func (o *Operators) Drained() []string {
 
 const interval = 50 * time.Millisecond
 
-// startup is how long a node takes from when its kubelet says which plugins are migrated until it is schedulable again. Real ones
-// take longer. The Attach/Detach controller has read it by then; else it would attach as before.
+// startup is how long a node takes from when its kubelet says which plugins are migrated until it is schedulable again. Real ones take
+// longer. By then, the Attach/Detach controller has read which plugins are migrated; else it would attach as before.
 const startup = time.Second
 
 func (o *Operators) run(ctx context.Context) {
@@ -289,7 +289,7 @@ func gatesOf(spec configv1.FeatureGateSpec, ofNodes bool) string {
 // pluginOn is the gate of a plugin that is on.
 var pluginOn = regexp.MustCompile(`CSIMigration[A-Za-z]+=true`)
 
-// rollStaticPods plays the operator of a component, by one thing at a time.
+// rollStaticPods plays the operator of a component, one change at a time.
 func (o *Operators) rollStaticPods(ctx context.Context, spec configv1.FeatureGateSpec, kind, component string) error {
 	object := newObject(operatorv1.GroupVersion.String(), kind, "cluster")
 	if err := o.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {

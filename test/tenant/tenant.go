@@ -96,7 +96,7 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 	return name
 }
 
-// rights are some of the permissions of a namespace's admin, including one that OLM adds if it is installed.
+// rights returns some of the permissions of a namespace's admin, including one that OLM adds if it is installed.
 func (tn *Tenant) rights(namespace string) []authorizationv1.ResourceAttributes {
 	some := []authorizationv1.ResourceAttributes{{Namespace: namespace, Verb: "create", Group: "apps", Resource: "daemonsets"}}
 	if _, err := tn.cluster.Client().RESTMapper().RESTMapping(schema.GroupKind{Group: operators.GroupName, Kind: "Subscription"}); err == nil {

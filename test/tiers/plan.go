@@ -42,7 +42,7 @@ type testedPackage struct {
 
 func (p testedPackage) hasTests() bool { return len(p.TestImports)+len(p.XTestImports) > 0 }
 
-// name is the package's folder.
+// name returns the package's folder.
 func (p testedPackage) name() string { return strings.TrimPrefix(p.ImportPath, module) }
 
 // listPackages returns the packages of the project.
@@ -118,8 +118,8 @@ func plan(tier string, packages []testedPackage, labChanged bool) ([]job, error)
 // labFolder could be a repository of its own.
 const labFolder = "lab/"
 
-// labHasChanged reports whether the clone changes the lab, or the modules that it is built with, since it left origin/main. It counts as
-// changed where Git cannot say.
+// labHasChanged reports whether the clone has changed the lab, or the modules that the lab is built with, since it left origin/main. If Git
+// cannot say, the lab counts as changed.
 func labHasChanged(ctx context.Context) bool {
 	base, err := exec.CommandContext(ctx, "git", "merge-base", "HEAD", "origin/main").Output()
 	if err != nil {
@@ -137,7 +137,7 @@ func sorted(jobs []job) []job {
 	return jobs
 }
 
-// batches makes jobs of packages that take little time each.
+// batches makes jobs from packages that take little time each.
 func batches(packages []string) (jobs []job) {
 	for chunk := range slices.Chunk(packages, batch) {
 		j := job{packages: chunk}
@@ -202,7 +202,7 @@ func needCluster(packages []testedPackage) func(testedPackage) bool {
 	}
 }
 
-// job returns the run of a tier, and false if the tier runs nothing of the package.
+// job returns a tier's job for the package, and false if the tier runs none of the package's tests.
 func (s split) job(tier string) (job, bool) {
 	if tier == first && s.isLate() {
 		return job{}, false

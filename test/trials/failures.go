@@ -83,7 +83,7 @@ func numbers(test string) []int {
 
 var link = regexp.MustCompile(`\[([^]]*)\]\(([^)]*)\)`)
 
-// plain is Markdown without its marks.
+// plain returns Markdown without its marks.
 func plain(text string) string {
 	return strings.ReplaceAll(link.ReplaceAllString(text, "$1"), "`", "")
 }

@@ -25,7 +25,7 @@ type Account struct {
 	Namespace, Name string
 }
 
-// User is the account's user name.
+// User returns the account's user name.
 func (a Account) User() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
 // Requests returns the operator's requests so far.

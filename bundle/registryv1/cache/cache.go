@@ -36,13 +36,13 @@ func Dir() (string, error) {
 	return filepath.Join(base, "berth", "bundles"), nil
 }
 
-// New returns the cache in a folder, which is created when there is something to keep. The limit is in bytes. A file is at most as
-// long as the files that are read from an image, plus the overhead of the archive.
+// New returns the cache in a folder, which is created when there is something to keep. The limit is in bytes. A file in the cache is at
+// most as long as all files that are read from one image, plus the overhead of the archive.
 func New(dir string, limit int64) *Cache {
 	return &Cache{store.Store{What: "bundles", Dir: dir, Ended: ".v1.tar", Limit: limit, Longest: registryv1.ImageLimits.Size + 1<<20}}
 }
 
-// digests are the digests that name files.
+// digests matches valid digests: only these can name files.
 var digests = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // nameOf returns the name of an image in the store, or "" for an invalid digest.
@@ -105,7 +105,7 @@ func pack(files map[string][]byte) ([]byte, error) {
 
 // unpack returns the files of an archive.
 func unpack(content []byte) (map[string][]byte, error) {
-	files, left := map[string][]byte{}, int64(len(content)) // an archive may say that a file is sparse, and long
+	files, left := map[string][]byte{}, int64(len(content)) // a short archive may declare a long, sparse file
 	for r := tar.NewReader(bytes.NewReader(content)); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {

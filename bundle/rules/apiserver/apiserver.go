@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Fault is a reason why the API server refuses an object, or a warning of it.
+// Fault is a reason why the API server refuses an object, or a warning from the API server.
 type Fault struct {
 	// Path leads to the field, by keys (string) and indices (int). A missing field has the path that it should have.
 	Path    []any

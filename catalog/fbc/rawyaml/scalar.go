@@ -79,8 +79,7 @@ func (r *reader) follows(parent int) bool {
 	return column > parent
 }
 
-// folded reads the lines of a plain scalar after the first one. A line end becomes a space, or line ends if empty lines
-// follow.
+// folded reads the lines of a plain scalar after the first one. It joins them as fold does.
 func (r *reader) folded(first []byte, parent int) {
 	r.out = append(r.out, '"')
 	r.escape(first)

@@ -111,7 +111,7 @@ func newMigrateCommand() *cobra.Command {
 	return cmd
 }
 
-// mustBeCatalog fails if a reference is a bundle's.
+// mustBeCatalog fails if a reference is to a bundle.
 func mustBeCatalog(cmd *cobra.Command, ref string) (err error) {
 	opened, err := source.Open(cmd.Context(), ref)
 	if err != nil {

@@ -57,7 +57,7 @@ All faults are reported at once, with their lines. A template whose catalog cann
 	return cmd
 }
 
-// renderTemplate builds the catalog of a template, and prints it. Pulled bundles are kept in the user's cache.
+// renderTemplate builds the catalog from a template, and prints it. Pulled bundles are kept in the user's cache.
 func renderTemplate(cmd *cobra.Command, file, output string, options build.Options) (err error) {
 	if dir, err := cache.Dir(); err == nil { // without a cache folder, bundles are pulled each time
 		kept := cache.New(dir, cache.Limit)

@@ -53,7 +53,7 @@ func (r *AccessPoints) Release(user string) {
 	delete(r.users, user)
 }
 
-// Changed returns a channel that gets a value when Find would return something else than before.
+// Changed returns a channel that gets a value when Find would return a different result than before.
 func (r *AccessPoints) Changed() <-chan struct{} { return r.changed }
 
 // named returns the access points that SharedVolumes name, by file system. With unknown, it returns only file systems

@@ -43,8 +43,8 @@ type access struct {
 	// CABundle has, in PEM, the certificate authorities to trust in addition to the system's: AWS's own in private regions, and a
 	// proxy's.
 	CABundle string
-	// Wait returns when the next call may be made, and must be called before each call. throttled says that AWS
-	// throttled the last call. After an error of Wait, no further call may be made, and that error is returned.
+	// Wait waits until the next call may be made, and must be called before each call. throttled says that AWS throttled the last call.
+	// After an error of Wait, no further call may be made, and that error is returned.
 	Wait func(ctx context.Context, throttled bool) error
 }
 
@@ -134,7 +134,7 @@ func readProfile(file []byte) map[string]string {
 	return settings
 }
 
-// describeCredentials turns the error that refused the credentials into an error that says what is wrong with them.
+// describeCredentials turns the error with which AWS refused the credentials into one that says what is wrong with them.
 func (c *caller) describeCredentials(err error) error {
 	role := readProfile(c.Credentials["credentials"])["role_arn"]
 	message := fmt.Sprintf("the role %s in Secret %s cannot be assumed: %s", role, tagsSecret, describe(err))

@@ -43,7 +43,7 @@ func NewRateLimiter(usual time.Duration, clock clock.Clock) *RateLimiter {
 	})
 }
 
-// Wait returns when the next call may be made. throttled says that the last one was refused.
+// Wait waits until the next call may be made. throttled says that the last one was refused.
 func (l *RateLimiter) Wait(ctx context.Context, throttled bool) error {
 	select {
 	case l.turn <- struct{}{}:

@@ -33,8 +33,8 @@ func failing(err error) outcome {
 	return outcome{operatorv1.ConditionFalse, "Failing", truncate(err.Error())}
 }
 
-// reportProgress reports that a pass has begun, if the input has changed since the last complete pass. It reports
-// nothing at the beginning of a pass at an interval, or after failed passes.
+// reportProgress reports that a pass has begun, if the input has changed since the last complete pass. It reports nothing when a periodic
+// pass begins, or a pass after failed passes.
 func (c *loop) reportProgress(ctx context.Context) error {
 	now := c.Reporter.Condition(c.conditionType(set)).Status
 	changed := c.complete != [sha256.Size]byte{} && c.complete != c.begun

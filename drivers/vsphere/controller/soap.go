@@ -27,7 +27,7 @@ type session struct {
 	loggedIn bool
 }
 
-// answerLimit is the maximum number of bytes that are read of an answer, and logoutTimeout the maximum time for ending a session.
+// answerLimit is the maximum number of bytes that are read from an answer, and logoutTimeout the maximum time for ending a session.
 const (
 	answerLimit   = 8 << 20
 	logoutTimeout = 5 * time.Second
@@ -55,7 +55,7 @@ type serviceContent struct {
 	SessionManager    reference `xml:"sessionManager"`
 }
 
-// connect asks the vCenter for its version, which needs no login. Like the driver, it trusts certificates of roots.
+// connect asks the vCenter for its version, which needs no login. Like the driver, it trusts the certificate authorities in roots.
 func (v vCenter) connect(ctx context.Context, roots *x509.CertPool) (*session, error) {
 	jar, err := cookiejar.New(nil) // the session is a cookie
 	if err != nil {

@@ -58,7 +58,7 @@ func (c creator) accessPoint(ctx context.Context, fileSystem string, point Acces
 	return aws.ToString(found.AccessPointId), existed, nil
 }
 
-// createAccessPoint creates an access point. If AWS says that one with its token exists, it must be the cluster's, or be about to go.
+// createAccessPoint creates an access point. If AWS has one with the same token, that one must be the cluster's, or be about to go.
 func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point AccessPoint) (done bool, _ error) {
 	token, user := ownership.PointToken(fileSystem, point.Path), &efstypes.PosixUser{Uid: &point.UID, Gid: &point.GID}
 	_, err := c.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{
@@ -90,9 +90,9 @@ func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point
 	return unlessExists(err, "AccessPointAlreadyExists")
 }
 
-// findAccessPoint returns the cluster's access point that matches the request, or nil. It returns an error if access points with that path
-// differ otherwise: they would give applications another user. The access point that was made for the request must still be the cluster's,
-// and no other one may be root in its directory.
+// findAccessPoint returns the cluster's access point that matches the request, or nil. It returns an error if the cluster's access points
+// with that path differ from the request in anything else: they would give applications another user. It is also an error if the one with
+// the request's token is no longer the cluster's, or if another one gives clients root in its directory.
 func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (found *efstypes.AccessPointDescription, _ error) {
 	var refused error
 	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
@@ -126,8 +126,8 @@ func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want Ac
 	return nil, refused
 }
 
-// mustNotBeRoot returns an error if an access point that was not asked for makes whoever mounts through it root in the directory of the
-// requested one: somebody else in the account may have made it.
+// mustNotBeRoot returns an error if an access point that was not asked for makes clients root in the directory of the requested one:
+// somebody else in the account may have made it.
 func (c creator) mustNotBeRoot(point efstypes.AccessPointDescription, in AccessPoint) error {
 	id, path, user := aws.ToString(point.AccessPointId), aws.ToString(point.RootDirectory.Path), point.PosixUser
 	contains := strings.HasPrefix(in.Path+"/", strings.TrimSuffix(path, "/")+"/")

@@ -81,8 +81,8 @@ func (i *Inventory) stillMine(r Resource, tags map[string]string) error {
 	return nil
 }
 
-// lookIntoFileSystem looks at a file system before it, or a mount target of it, is deleted. The file system stays if one of its access
-// points stays: its deletion would delete the access point, too.
+// lookIntoFileSystem checks a file system before the file system or one of its mount targets is deleted. The file system stays if one of
+// its access points stays: deleting it would delete the access point, too.
 func (d *deletion) lookIntoFileSystem(ctx context.Context, id string) error {
 	page, err := d.EFS.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{FileSystemId: &id})
 	if err != nil {
@@ -108,7 +108,7 @@ func (d *deletion) lookIntoFileSystem(ctx context.Context, id string) error {
 	return nil
 }
 
-// lookAtPoint returns an error if an access point keeps its file system. AWS may list an access point for a while after it is gone.
+// lookAtPoint returns an error if its file system must stay for an access point. AWS may list an access point for a while after it is gone.
 func (d *deletion) lookAtPoint(point efstypes.AccessPointDescription) error {
 	id, fs := aws.ToString(point.AccessPointId), aws.ToString(point.FileSystemId)
 	is := func(r Resource) bool { return r.Kind == AccessPoint && r.ID == id }

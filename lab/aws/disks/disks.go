@@ -47,7 +47,7 @@ func (d *Disks) Snapshot(s ec2.Snapshot) error {
 // Resize makes the disk and its device larger.
 func (d *Disks) Resize(v ec2.Volume) error { return d.disks.Resize(v.ID, bytes(v.Size)) }
 
-// Delete removes a content.
+// Delete removes the content with an ID.
 func (d *Disks) Delete(id string) error { return d.disks.Delete(id) }
 
 // Attach gives the node the device.

@@ -47,10 +47,10 @@ type Disks interface {
 type Options struct {
 	Region  string
 	Account string
-	// Zones are at least one.
+	// Zones has at least one zone.
 	Zones []Zone
-	// Settle is how long volumes, snapshots, attachments and modifications are in their first state. If it is zero,
-	// only the response of the request that begins it shows that state.
+	// Settle is how long volumes, snapshots, attachments and modifications are in their first state. If it is zero, only the response to
+	// the request that begins such a state shows it.
 	Settle time.Duration
 	// Disks may be nil.
 	Disks Disks

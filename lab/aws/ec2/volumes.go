@@ -196,7 +196,7 @@ type copyVolumesResult struct {
 	Items []volumeItem `xml:"volumeSet>item"`
 }
 
-// copyVolumes makes a clone of a volume, in the same zone.
+// copyVolumes clones a volume, in the same zone.
 func (s *Service) copyVolumes(r *gateway.Request) (any, *gateway.Error) {
 	v, err := requestedVolume(r)
 	if err != nil {

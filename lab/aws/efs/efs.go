@@ -26,8 +26,8 @@ type Options struct {
 	Partition, Region, Account string
 	// MaxAccessPoints is the limit for each file system. Zero means 10000, the quota of a new account.
 	MaxAccessPoints int
-	// Settle is how long file systems and mount targets are in the states creating and deleting. If it is zero, only the response
-	// of the request that creates one shows that.
+	// Settle is how long file systems and mount targets are in the states creating and deleting. If it is zero, only the response to the
+	// request that creates one shows such a state.
 	Settle time.Duration
 	// Network has the subnets for mount targets that clients create. Nil means no subnets.
 	Network Network

@@ -1,4 +1,4 @@
-// Package iam keeps who may call a fake AWS: users with key pairs, roles, and the sessions of roles.
+// Package iam records who may call a fake AWS: users with key pairs, roles, and the sessions of roles.
 package iam
 
 import (
@@ -140,7 +140,7 @@ func (d *Directory) AddIdentityProvider(provider IdentityProvider) {
 	d.providers[provider.Issuer] = provider
 }
 
-// Find returns the credentials that have an access key ID.
+// Find returns the credentials with the given access key ID.
 func (d *Directory) Find(accessKeyID string) (Credentials, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -194,7 +194,7 @@ func (d *Directory) Assume(role Role, session string, duration time.Duration) Cr
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.credentials, func(_ string, c Credentials) bool { // nobody can tell them from unknown ones after a while
+	maps.DeleteFunc(d.credentials, func(_ string, c Credentials) bool { // for an hour, an expired session is refused as expired, and then as unknown
 		return !c.Expires.IsZero() && time.Since(c.Expires) > time.Hour
 	})
 	d.credentials[made.AccessKeyID] = made

@@ -111,7 +111,7 @@ func (r request) withoutFinalizer() *unstructured.Unstructured {
 	return changed
 }
 
-// waiting returns the request with a status that its Secret's namespace is missing; nil if it already has that.
+// waiting returns the request with a status that says that its Secret's namespace is missing; nil if it already has that status.
 func (r request) waiting(now metav1.Time) *unstructured.Unstructured {
 	status := r.status
 	status.Conditions = withCondition(status.Conditions, requestCondition{
@@ -121,7 +121,7 @@ func (r request) waiting(now metav1.Time) *unstructured.Unstructured {
 	return r.withStatus(status)
 }
 
-// provisioned returns the request with a status that its Secret exists; nil if it already has that.
+// provisioned returns the request with a status that says that its Secret exists; nil if it already has that status.
 func (r request) provisioned(now metav1.Time) *unstructured.Unstructured {
 	status := r.status
 	if !status.Provisioned || status.LastSyncGeneration != r.object.GetGeneration() {

@@ -224,7 +224,7 @@ func Read(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return definitions, nil
 }
 
-// key is a hash of the definitions' sources.
+// key returns a hash of the definitions' sources.
 func (s Set) key() (string, error) {
 	hash := sha256.New()
 	for _, source := range s.sources {

@@ -198,7 +198,7 @@ func (c *container) wait(reason string, why error) {
 	})
 }
 
-// latestRun is the current or last run of the program.
+// latestRun returns the current or last run of the program.
 func (c *container) latestRun() *process {
 	c.pod.mu.Lock()
 	defer c.pod.mu.Unlock()

@@ -216,8 +216,8 @@ func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.Res
 	return strconv.FormatInt((amount.MilliValue()+divisor.MilliValue()-1)/divisor.MilliValue(), 10), nil
 }
 
-// baseEnvironment is the environment of every container's program: the API server's address, and variables that
-// images usually set. HOME is the container's own folder.
+// baseEnvironment returns the environment of every container's program: the API server's address, and variables that images usually set.
+// HOME is the container's own folder.
 func baseEnvironment(pod *corev1.Pod, apiHost, apiPort string) map[string]string {
 	return map[string]string{
 		"PATH":                          os.Getenv("PATH"),

@@ -233,7 +233,7 @@ func (v *volumes) mounts(pod *corev1.Pod, container *corev1.Container, vars map[
 	return mounts, nil
 }
 
-// mountedVolumes are the names of the volumes that the containers mount.
+// mountedVolumes returns the names of the volumes that the containers mount.
 func mountedVolumes(containers []*container) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range containers {

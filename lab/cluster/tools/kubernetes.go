@@ -72,8 +72,8 @@ func ensureOf(ctx context.Context, kubernetes string, report func(Progress)) (Di
 	return Dir(folder), err
 }
 
-// recipeOf returns the recipe of programs of another version of Kubernetes, with the modules that it names itself: those that are pinned
-// beside the pinned version are too new for it.
+// recipeOf returns the recipe for programs of another version of Kubernetes, with the modules that this version requires. The modules that
+// are pinned with the pinned version are too new for it.
 func recipeOf(kubernetes string, programs []program) (recipe, error) {
 	root, err := Root()
 	if err != nil {

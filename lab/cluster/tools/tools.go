@@ -1,7 +1,6 @@
-// Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
-// Manager - from the modules that lab/modules/tools pins. For tests it also builds opm, promtool
-// (lab/modules/promtool), the container runtime of real nodes (lab/modules/node) and etcd's programs for backups
-// (lab/modules/etcd). A Program is any other one, such as a CSI driver.
+// Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle Manager - from the
+// modules that lab/modules/tools pins. For tests it also builds opm, promtool (lab/modules/promtool), the container runtime of real nodes
+// (lab/modules/node) and etcd's programs for backups (lab/modules/etcd). Type Program builds any other program, such as a CSI driver.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -35,8 +34,8 @@ const goExitGrace = 5 * time.Second
 // program is a tool: its name and its main package.
 type program struct{ name, pkg string }
 
-// The tools of a cluster: Kubernetes, in the pinned or another version, and the others. lab/modules/tools also pins
-// what only some clusters need.
+// The tools of a cluster: programs of Kubernetes, in the pinned version or another one, and programs that are always in the pinned version.
+// lab/modules/tools also pins programs that only some clusters need.
 var (
 	kubernetesPrograms = []program{
 		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
@@ -160,7 +159,7 @@ func Ginkgo(ctx context.Context, report func(Progress)) (string, error) {
 	return Program{Name: "ginkgo", Package: "github.com/onsi/ginkgo/v2/ginkgo", Folder: e2eFolder, Flags: []string{"-ldflags", "-s -w"}}.Ensure(ctx, report)
 }
 
-// Agnhost returns the path of the program of the image that most pods of Kubernetes' end-to-end tests have.
+// Agnhost returns the path of agnhost, the program in the image that most pods of Kubernetes' end-to-end tests use.
 func Agnhost(ctx context.Context, report func(Progress)) (string, error) {
 	return Program{Name: "agnhost", Package: "k8s.io/kubernetes/test/images/agnhost", Folder: e2eFolder, Flags: []string{"-ldflags", "-s -w"}}.Ensure(ctx, report)
 }
@@ -189,7 +188,7 @@ func ProgramsWithTag(ctx context.Context, tag string, packages ...string) (Dir, 
 	return programsIn(ctx, "test-"+tag, append([]string{"-tags", tag}, packages...))
 }
 
-// ProgramsForImages is Programs without the commit in the programs, which would make a new image of each commit.
+// ProgramsForImages is like Programs, but does not record the commit in the programs: else every commit would change the images.
 func ProgramsForImages(ctx context.Context, packages ...string) (Dir, error) {
 	return programsIn(ctx, "test-images", append([]string{"-buildvcs=false"}, packages...))
 }
@@ -240,7 +239,7 @@ type recipe struct {
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }
 
-// kubernetesRecipe returns the recipe of programs of Kubernetes, and with the pinned version also of what lab/modules/tools pins beside it.
+// kubernetesRecipe returns the recipe for programs of Kubernetes. In the pinned version, it may include others in lab/modules/tools.
 func kubernetesRecipe(programs []program) (recipe, error) {
 	version, pinned, err := Kubernetes()
 	if err != nil {

@@ -83,7 +83,7 @@ func Start(options Options) (*Backend, error) {
 // Close ends the backend.
 func (b *Backend) Close() { b.server.Stop() }
 
-// ListensAt is where the backend listens. Nodes find it at Address.
+// ListensAt returns the address where the backend listens. Nodes find it at Address.
 func (b *Backend) ListensAt() string { return b.listener.Addr().String() }
 
 // Calls returns all calls, in order.

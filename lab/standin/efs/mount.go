@@ -50,7 +50,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.output }
 
-// failed is a failure that mount.efs itself finds.
+// failed returns a failure that mount.efs itself finds.
 func failed(format string, a ...any) error { return &failure{1, fmt.Sprintf(format, a...)} }
 
 // mounter mounts file systems from the driver's place.

@@ -1,8 +1,8 @@
 // Package release has the manifests with which the cluster version operator runs the cluster storage operator. They are
 // generated from the definitions of the drivers, into the folder deploy/manifests of the repository.
 //
-// The names of the files have a run level, and the cluster version operator applies the files in the order of their names. A release
-// replaces the images that image-references lists with its own images, and snapshot with its version.
+// The names of the files have a run level, and the cluster version operator applies the files in the order of their names. A release puts
+// its own images in place of those in image-references, and its version in place of snapshot.
 package release
 
 import (
@@ -41,7 +41,7 @@ const (
 	late = "0000_90_cluster-storage-operator_"
 )
 
-// capability is the annotation with the capability of a cluster that a manifest is part of.
+// capability is the annotation that names the cluster capability to which a manifest belongs.
 const capability = "capability.openshift.io/name"
 
 // createOnly makes the cluster version operator create an object, and leave it alone afterwards.

@@ -27,7 +27,7 @@ func FromLoopback(address string) Dial {
 	}
 }
 
-// List has each of some clients list all bundles once, as OLM does when it resolves, all at the same time. It returns how many bundles one
+// List makes some clients list all bundles once, as OLM does when it resolves, all at the same time. It returns how many bundles one client
 // got.
 func List(ctx context.Context, dial Dial, clients int) (bundles int64, err error) {
 	group, ctx := errgroup.WithContext(ctx)
@@ -56,8 +56,8 @@ func List(ctx context.Context, dial Dial, clients int) (bundles int64, err error
 	return got.Load(), err
 }
 
-// Ask has some clients ask for packages and the heads of their channels, one request after the other, for a time. It returns the number of
-// answers.
+// Ask makes some clients ask for packages and the heads of their channels, one request after the other, for a time. It returns the number
+// of answers.
 func Ask(ctx context.Context, dial Dial, clients int, packages []string, during time.Duration) (answers int64, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	var got atomic.Int64

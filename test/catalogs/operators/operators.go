@@ -45,7 +45,7 @@ type Definition struct {
 	Conversion string   // the strategy, None if it is empty
 }
 
-// Name is the name of the CRD.
+// Name returns the name of the CRD.
 func (d *Definition) Name() string { return "moorings." + d.Group }
 
 // Write writes a catalog of a package with one channel, stable, whose bundles carry all objects that OLM installs, and

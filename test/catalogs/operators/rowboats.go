@@ -44,7 +44,7 @@ entries:
 - {reference: {schema: olm.bundle, name: ferry.v2.0.0}, message: it leaks}
 `
 
-// BundleDocument is a bundle of such a catalog, with an image that does not exist.
+// BundleDocument returns a bundle of such a catalog, with an image that does not exist.
 func BundleDocument(pkg, version string) string {
 	return fmt.Sprintf(`---
 schema: olm.bundle

@@ -154,7 +154,7 @@ func runCloud(ctx context.Context, s *demo) error {
 	return s.awaitEnd(ctx)
 }
 
-// instance is the virtual machine of a node.
+// instance returns the virtual machine of a node.
 func instance(node int) ec2.Instance {
 	return ec2.Instance{
 		ID: fmt.Sprintf("i-0123456789abcdef%d", node), Type: "m5.large", Zone: place.Region + "a", MAC: fmt.Sprintf("0e:00:00:00:00:0%d", node),

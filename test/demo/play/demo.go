@@ -171,7 +171,7 @@ func (s *demo) exec(ctx context.Context, pod string, command ...string) (string,
 // userProgram is the only program in the pods: they have no shell.
 const userProgram = "/usr/bin/user"
 
-// readFrom is the command that reads the file of a pod.
+// readFrom returns the command that reads the file of a pod.
 func readFrom(writer string) []string { return []string{userProgram, "read", fileOf(writer)} }
 
 func fileOf(writer string) string { return journey.DataFolder + "/from-" + writer }
@@ -218,7 +218,7 @@ func unquoted(word string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(word, "'"), "'"), `'\''`, "'")
 }
 
-// onPath is a setting of a farewell that makes the shell find the programs of a folder first.
+// onPath returns a setting for commands in a farewell: the shell finds the programs of a folder first.
 func (s *demo) onPath(folder string) string { return " PATH=" + quoted(folder) + ":$PATH" }
 
 // path returns a path in the folder of the demonstration.

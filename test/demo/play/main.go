@@ -40,7 +40,7 @@ type script struct {
 	run, cloud func(context.Context, *demo) error // cloud may be nil
 }
 
-// demos are the demonstrations.
+// demos returns the demonstrations.
 func demos() map[string]script {
 	all := map[string]script{
 		"up":            {"", runMainJob, runCloud},

@@ -86,7 +86,7 @@ func runMove(ctx context.Context, s *demo) error {
 	return nil
 }
 
-// authority is the file with the authority of the stand-in for catalogd.
+// authority returns the file with the authority of the stand-in for catalogd.
 func (m *moving) authority() string { return m.path("catalogd.crt") }
 
 // playV1 makes stand-ins play OLM v1 for the catalog that OLM v0 has. In that catalog, the bundle has an image, which nobody pulls.

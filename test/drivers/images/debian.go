@@ -44,8 +44,8 @@ var (
 // installing is the progress of debian.
 var installing = tools.Progress{Phase: "installing Debian packages", Detail: strings.Join(packages, ", ")}
 
-// debian returns the path of a tar archive with a small Debian, which is made once of the packages that the machine's
-// apt gets. Later versions of the packages do not change it, only another list of them.
+// debian returns the path of a tar archive with a small Debian, which is made once from the packages that the machine's apt gets. Only
+// another list of packages changes it, not later versions of them.
 func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return archiveOf(ctx, report, options)
 }

@@ -11,12 +11,12 @@ import (
 // Base makes the archive of a base image.
 type Base func(context.Context, func(tools.Progress)) (string, error)
 
-// Debian is the small Debian of drivers' images.
+// Debian returns the path of an archive with the small Debian of drivers' images.
 func Debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return debian(ctx, report)
 }
 
-// BusyBox is an image with only Debian's static BusyBox.
+// BusyBox returns the path of an image with only Debian's static BusyBox.
 func BusyBox(ctx context.Context, report func(tools.Progress)) (string, error) {
 	return archiveOf(ctx, report, busyBox)
 }

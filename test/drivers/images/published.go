@@ -181,7 +181,7 @@ func WhichIsPacked(reference string) (programs.Ran, error) {
 	return programs.WhichIsBuilt(c.program)
 }
 
-// short is a digest with the beginning of its checksum.
+// short returns a digest with the beginning of its checksum.
 func short(digest name.Digest) string {
 	return digest.Context().Name() + "@" + digest.DigestStr()[:len("sha256:")+12]
 }

@@ -144,7 +144,7 @@ func (b *Testbed) credentialsRequests(t testing.TB) []*unstructured.Unstructured
 	return found
 }
 
-// actions are the actions that a CredentialsRequest asks for.
+// actions returns the actions that a CredentialsRequest asks for.
 func actions(t testing.TB, request *unstructured.Unstructured) []string {
 	t.Helper()
 	var all []string

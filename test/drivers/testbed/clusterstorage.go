@@ -29,8 +29,8 @@ func (b *Testbed) runClusterStorage(t testing.TB, env []corev1.EnvVar) {
 	b.step(t, AwaitClusterOperator)
 }
 
-// StartClusterStorage runs the cluster storage operator from its manifests, with variables for the driver's operator. An
-// administrator has said of the platform's other drivers that they are not managed.
+// StartClusterStorage runs the cluster storage operator from its manifests, with variables for the driver's operator. The platform's other
+// drivers are Unmanaged, as if an administrator had said so.
 func (b *Testbed) StartClusterStorage(t testing.TB, env []corev1.EnvVar) {
 	t.Helper()
 	payload := release.Payload{Version: cluster.OpenShiftVersion, Images: map[string]string{}}
@@ -56,7 +56,7 @@ func (b *Testbed) CordonProcessNodes(t testing.TB) {
 	b.step(t, cordonProcessNodes)
 }
 
-// cordonProcessNodes has operators run on real nodes, which reach the cloud.
+// cordonProcessNodes makes operators run on real nodes, which reach the cloud.
 func cordonProcessNodes(ctx context.Context, c client.Client) error {
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {

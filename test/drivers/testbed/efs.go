@@ -40,7 +40,7 @@ type FileSystems struct {
 // nodes. It serves these, and all others of the region. Each has a folder of this machine.
 func AddFileSystems(t testing.TB, a *AWS, all ...efs.FileSystem) *FileSystems {
 	t.Helper()
-	require.LessOrEqual(t, len(all), 3, "file systems are added: EC2 assigns further addresses")
+	require.LessOrEqual(t, len(all), 3, "file systems; EC2 assigns the addresses after the third")
 	s := &FileSystems{cloud: a.Cloud, root: t.TempDir()}
 	s.NFS = nfs.Start(t, s.export)
 	zone, address := a.Zones()[0], mountTargets.Addr()
@@ -77,11 +77,11 @@ func (s *FileSystems) resolve(host string) (address netip.Addr, known bool) {
 	return netip.Addr{}, false
 }
 
-// Folder returns the folder with the files of a file system. It exists if AddFileSystems has added that, or once it was mounted.
+// Folder returns the folder with the files of a file system. It exists once AddFileSystems has added the file system, or a node has mounted
+// it.
 func (s *FileSystems) Folder(id string) string { return filepath.Join(s.root, id) }
 
-// export returns the folder of a request. A file system without access point must be named by its host: only TLS has a
-// certificate.
+// export returns the folder of a request. Without TLS, no certificate names the file system, so the host must be the file system's.
 func (s *FileSystems) export(r nfs.Request) (string, error) {
 	id := r.FileSystem
 	if id == "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/operator/clusterstorage"
 )
 
-// DriverNamespace is the namespace of the driver's pods.
+// DriverNamespace returns the namespace of the driver's pods.
 func (b *Testbed) DriverNamespace() string {
 	return cmp.Or(b.Driver.Namespace, cluster.OperatorNamespace)
 }

@@ -231,7 +231,7 @@ func (b *Testbed) Install(t testing.TB, of release.Release, env []corev1.EnvVar)
 // catalogName is the name of the CatalogSource.
 const catalogName = "berth"
 
-// Serve has a catalog in a folder served under a name.
+// Serve makes Berth serve the catalog in a folder, under a name.
 func (b *Testbed) Serve(t testing.TB, name, catalog string) {
 	t.Helper()
 	b.step(t, func(ctx context.Context, c client.Client) error { return release.Serve(ctx, c, name, catalog) })
@@ -257,7 +257,7 @@ func (b *Testbed) RenewCertificates(t testing.TB) {
 	require.NoError(t, b.services.renew(t.Context()))
 }
 
-// step takes a step of an administrator.
+// step performs a step of an administrator within the Limit.
 func (b *Testbed) step(t testing.TB, do func(context.Context, client.Client) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Limit)

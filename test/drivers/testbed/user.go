@@ -103,8 +103,8 @@ func (b *Testbed) Expand(t testing.TB, claim *corev1.PersistentVolumeClaim, size
 	})
 }
 
-// touchUsers changes an annotation of all pods that use a claim. A kubelet looks whether a pod's volumes have grown only
-// when it syncs the pod: when that changes, and else after a minute or more.
+// touchUsers changes an annotation of all pods that use a claim. A kubelet checks whether a pod's volumes have grown only when it syncs the
+// pod: when the pod changes, or after a minute or more.
 func (b *Testbed) touchUsers(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	pods := &corev1.PodList{}
 	if err := b.Client().List(ctx, pods, client.InNamespace(claim.Namespace)); err != nil {
@@ -228,7 +228,7 @@ func (p RunningPod) Reports(t testing.TB) writer.Reports {
 	return reports
 }
 
-// Mount returns the line of the node's mountinfo that is about the pod's volume. A new mount has another one.
+// Mount returns the line of the node's mountinfo that is about the pod's volume. A new mount has another line.
 func (p RunningPod) Mount(t testing.TB) string {
 	t.Helper()
 	line, err := MountOf(p.bed.Cluster, p.Pod)

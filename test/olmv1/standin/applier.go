@@ -1,6 +1,6 @@
-// Package standin plays OLM v1, whose programs are not in a plain clone. Its applier takes over what exists if that has the marks that
-// the real one wants, by Helm or by Boxcutter, and owns it then. It makes the operator's permissions, and nothing else. It serves
-// catalogs as catalogd does.
+// Package standin plays OLM v1, whose programs are not in a plain clone. Its applier, which applies by Helm or by Boxcutter, takes over
+// existing objects that have the marks that the real one wants, and then owns them. It makes the operator's permissions, and nothing else.
+// It serves catalogs as catalogd does.
 package standin
 
 import (
@@ -53,7 +53,7 @@ func (a *Applier) Start(report func(error)) (stop func()) {
 // cleanup is a finalizer of OLM v1.
 const cleanup = "olm.operatorframework.io/cleanup-unpack-cache"
 
-// home is the namespace where it remembers its installations.
+// home is the namespace where OLM v1 records its installations.
 const home = "openshift-operator-controller"
 
 func (a *Applier) reconcile(ctx context.Context) error {
@@ -203,7 +203,7 @@ func (a *Applier) say(ctx context.Context, e *unstructured.Unstructured, reason,
 	return a.Client.Status().Patch(ctx, changed, client.MergeFrom(e))
 }
 
-// condition is one of OLM v1, which is True.
+// condition returns a condition of OLM v1 that is True.
 func condition(of, reason, message string) map[string]any {
 	return map[string]any{"type": of, "status": "True", "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/lab/authority"
 )
 
-// ServeCatalog plays catalogd for a new ClusterCatalog with a content, until the function that it returns is called. It also returns the
-// authority of its certificate.
+// ServeCatalog plays catalogd for a new ClusterCatalog with the content of config, until the function that it returns is called. It also
+// returns the authority of its certificate.
 func ServeCatalog(ctx context.Context, c client.Client, name string, config declcfg.DeclarativeConfig) (trusted []byte, stop func(), err error) {
 	var catalog bytes.Buffer
 	if err := declcfg.WriteJSON(config, &catalog); err != nil {

@@ -31,7 +31,7 @@ type Store struct {
 	Dir string
 	// Ended is the suffix of all files. It names the version of the format, so that several versions can share a folder.
 	Ended string
-	// Limit is the size in bytes to which Close shrinks the folder, and Longest the maximum size of a content.
+	// Limit is the size in bytes to which Close shrinks the folder, and Longest the maximum size of the content of one file.
 	Limit, Longest int64
 
 	mu    sync.Mutex
@@ -107,7 +107,7 @@ func (s *Store) read(root *os.Root, name string) (content []byte, err error) {
 	return content[sumLength:], nil
 }
 
-// Keep keeps a content under a name, which must be valid for a file. Close returns its error.
+// Keep keeps content under a name, which must be valid for a file. Close returns its error.
 func (s *Store) Keep(name string, content []byte) {
 	err := os.MkdirAll(s.Dir, 0o700)
 	if err != nil {
