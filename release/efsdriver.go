@@ -69,7 +69,7 @@ func (e *efsDriver) program() program {
 		ldflags: "-X github.com/kubernetes-sigs/aws-efs-csi-driver/pkg/driver.driverVersion=" + e.Version}
 }
 
-// buildsImage reports whether a pull spec in a bundle names the image that the release builds by e. e may be nil.
+// buildsImage reports whether a pull spec in a bundle names the image that the release builds from e, which may be nil.
 func (e *efsDriver) buildsImage(pullSpec string) bool {
 	ref, err := name.ParseReference(pullSpec)
 	return e != nil && err == nil && ref.Context().Name() == efsDriverImage
@@ -157,7 +157,7 @@ func (r *release) efsDriverFor(ctx context.Context, architecture string) (v1.Ima
 	return mutate.AppendLayers(img, licences)
 }
 
-// ingredientsOfEFSDriver returns the ingredients of the driver's image. The list of packages is in the image.
+// ingredientsOfEFSDriver returns the ingredients of the driver's image, except for its packages, which the image itself lists.
 func (r *release) ingredientsOfEFSDriver(architecture string) ([]ingredient, error) {
 	of, err := r.programFor(r.efs.program(), architecture).ingredients()
 	return append(of, ingredient{name: "efs-utils", version: base.Version, licence: "MIT", purl: "pkg:github/aws/efs-utils@" + base.Version},

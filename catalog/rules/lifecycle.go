@@ -17,7 +17,7 @@ import (
 var (
 	lifecyclePackage = findings.Rule{ID: "lifecycle-package", Severity: findings.Warning,
 		What: "A lifecycle belongs to a package of the catalog, and each package has at most one.",
-		Why:  "OpenShift's console shows that the support of a package with several lifecycles is not known, and never shows the lifecycle of another package."}
+		Why:  "OpenShift's console shows that the support of a package with several lifecycles is not known, and never shows a lifecycle whose package is not in the catalog."}
 	lifecycleBundle = findings.Rule{ID: "lifecycle-bundle", Severity: findings.Warning,
 		What: "The versions of a lifecycle are versions of the package or older ones, and the heads of its channels are among them.",
 		Why:  "OpenShift's console shows that the support of a version is not known if the lifecycle lacks the version."}

@@ -33,8 +33,8 @@ Images are pulled without a container engine, with the credentials of ~/.docker/
 auth.json. oci:DIR is a folder in the OCI layout, as "berth catalog mirror" and
 "berth catalog image --layout" write it.`
 
-// withCatalog opens a catalog and calls do with its readable packages. They must include the named packages, if any. Other faults
-// are printed as warnings.
+// withCatalog opens a catalog and calls do with its readable packages. They must include the named packages, if any. Faults that do not
+// prevent this are printed as warnings.
 func withCatalog(cmd *cobra.Command, text string, packages []string, do func(*rules.Part) error) (err error) {
 	ctx := cmd.Context()
 	opened, err := source.Open(ctx, text)

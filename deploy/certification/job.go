@@ -13,7 +13,7 @@ import (
 //go:embed steps
 var stepFiles embed.FS
 
-// steps are the steps of a job, in their order, with the file in the folder steps and the drivers that have it.
+// steps are the steps of a job, in order. file is the step's script in the folder steps. has reports whether a driver's job has the step.
 var steps = []struct {
 	name, file string
 	has        func(*subject) bool

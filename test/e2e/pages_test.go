@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -176,7 +178,33 @@ func (w *environment) reinstall(r *page.Reader) {
 	require.NoError(w.t, err)
 	saved := &v1alpha1.Subscription{}
 	require.NoError(w.t, yaml.Unmarshal(content, saved))
-	w.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: saved.Namespace, Name: saved.Name}, Spec: saved.Spec})
+	apply := func() *v1alpha1.Subscription {
+		again := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: saved.Namespace, Name: saved.Name}, Spec: saved.Spec}
+		w.create(again)
+		return again
+	}
+	again := apply()
+	cluster.Eventually(w.t, limit, "OLM to install the operator again", func(ctx context.Context) error {
+		err := w.Client().Get(ctx, client.ObjectKey{Namespace: saved.Namespace, Name: w.driver.Operator.Name}, &appsv1.Deployment{})
+		if err == nil || !apierrors.IsNotFound(err) {
+			return err
+		}
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(again), again); err != nil {
+			return err
+		}
+		plan := again.Status.InstallPlanRef
+		if plan == nil {
+			return errors.New("there is no InstallPlan yet")
+		}
+		err = w.Client().Get(ctx, client.ObjectKey{Namespace: plan.Namespace, Name: plan.Name}, &v1alpha1.InstallPlan{})
+		if !apierrors.IsNotFound(err) {
+			return errors.Join(errors.New("there is no Deployment yet"), err)
+		}
+		w.t.Logf("OLM mistook the Subscription for the deleted one: InstallPlan %s is gone", plan.Name)
+		require.NoError(w.t, w.Client().Delete(ctx, again))
+		again = apply()
+		return err
+	})
 }
 
 // loseUser leaves a pod that uses a claim on a node that is lost, and has a permanent taint.

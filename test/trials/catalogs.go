@@ -2,9 +2,9 @@ package trials
 
 // onCatalogs are attacks by the authors of catalogs, and by registries.
 var onCatalogs = []Attack{
-	{"with images of another registry, replace the image of another catalog in a mirror, base images, and signatures", "each registry has a place of its own below the path of a mirror; the catalog's own image has another one", "catalog/mirror TestOthersStay"},
+	{"replace base images, signatures or another catalog's image in a mirror, with images from another registry", "each registry has a place of its own below the path of a mirror; the catalog's own image has another one", "catalog/mirror TestOthersStay"},
 	{"name a registry so that its place is another registry's", "no name of a host has two underscores, which stand for the colon before a port", "internal/oci TestPlaces"},
-	{"move a tag in a mirror that another catalog has set, or the tag of the catalog itself", "a tag is moved only for the catalog that set it, which the mirror records first, or if the user names the tag", "catalog/mirror TestTagsStay"},
+	{"move a tag in a mirror that another catalog has set, or the tag of the catalog itself", "before a mirror sets a tag, it records for which catalog; it moves a tag only for that catalog, or if the user names the tag", "catalog/mirror TestTagsStay"},
 	{"have a mirror ask registries at loopback, metadata and private addresses, by the names in a catalog or by redirects", "a catalog from a registry may name none, except for its own registry and hosts that the user names; the address is checked when it is connected to", "internal/oci TestStrangersRegistries"},
 	{"the same by IPv6 addresses that a router translates to such addresses, and by addresses of Azure's platform", "the address behind the translation counts", "internal/oci TestStrangersRegistries"},
 	{"answer without an end when an image is pushed, mirrored, looked for or deleted", "16 KiB of a refusal are read, and 4 MiB of any other answer", "internal/oci TestEndlessAnswers/Push/403"},
@@ -22,7 +22,7 @@ var onCatalogs = []Attack{
 	{"have a bundle's file parsed again for each finding", "as above", "cmd/berth TestCosts/bundle_validate/owned"},
 	{"give OLM's resolver a problem that it does not solve in any time", "it has 30 seconds, and then the prediction says so", "olm/prediction TestSlowResolver"},
 	{"crash OLM's resolver, and with it the command, by a range of versions with an empty alternative", "the prediction says that OLM's catalog operator crashes; a rule reports the range", "olm/prediction TestCrashingResolver"},
-	{"have each comparison with a version take the time and the stack of a range of megabytes", "ranges have at most 64 KiB; a rule reports longer ones", "catalog/fbc TestParseRange"},
+	{"have each comparison with a version evaluate a range of megabytes, which takes much time and stack", "ranges have at most 64 KiB; a rule reports longer ones", "catalog/fbc TestParseRange"},
 	{"give each of very many entries of a channel another skipRange", "the different skipRanges of a channel that are compared have at most 64 KiB together; a rule reports more", "catalog/rules TestManySkipRanges/others"},
 	{"have very many bundles require a package of very many versions, each in another range", "the comparisons are limited, and the mirror says so", "catalog/mirror TestManyDependencies"},
 	{"have very many channels make an update that removes very many versions of APIs", "an update is compared and reported once", "catalog/rules TestManyChannelsLoseAnAPI"},
@@ -50,7 +50,7 @@ var onCatalogs = []Attack{
 	{"make OLM v1's check of a CustomResourceDefinition take quadratic time in its versions", "only definitions with at most 16 served versions are checked", "olm/crdsafety TestBreaksComparesFewVersions"},
 	{"fill memory with very many folders in a megabyte of a layer", "only folders that contain files to read are kept, and they count toward the limit of names", "internal/oci TestDeepFolders"},
 	{"fill memory with very many long names in a megabyte of a layer", "the names of a layer's entries are limited to 128 MiB together", "internal/oci TestLongNames"},
-	{"have a mirror wait for very many images, each a little less than it may take, from as many hosts", "the time that images take beyond 10 seconds and a second for each 4 KiB is added up, and may reach the time limit of one image", "catalog/mirror TestSlowImagesTogether"},
+	{"have a mirror wait for very many images from as many hosts, each for a little less than its time limit", "an image is slow after 10 seconds and a second for each 4 KiB; the extra time of all slow images together is at most the time limit of one image", "catalog/mirror TestSlowImagesTogether"},
 	{"fill memory with a baseline of very many empty findings, in a pull request", "findings of a baseline are read one at a time, and the first empty one is an error", "internal/findings TestManyInBaseline/empty_findings"},
 	{"give commands to a CI system with lines of a file near a place that `--fix` corrects", "there is no diff of such a file; `--fix=write` corrects it", "internal/findings/fix TestDiffIsNoCommand"},
 	{"have each key of a document compared with all others", "documents with more than 64 keys are left to the decoder, which looks keys up", "catalog/fbc TestManyKeys"},

@@ -10,7 +10,7 @@ var onMemory = []Attack{
 	{"leave a volume behind that was never bound, or only partly", "a volume is found whether or not it was bound", "sharedvolume TestTenantLeavesVolume/whose_claim_names_another_volume"},
 	{"block the removal of a driver with a pod on no node", "only pods that a node may have started count", "operator TestTenantBlocksRemoval/a_pod_that_is_on_no_node_names_the_claim"},
 	{"block it with a pod that names a node", "a kubelet must have accepted the pod, or be about to", "operator TestTenantBlocksRemoval/a_pod_names_a_node_that_does_not_exist"},
-	{"block it with a claim that names somebody else's volume", "the volume says which claim it is bound to, not the claim", "operator TestTenantBlocksRemoval/a_claim_names_a_volume_that_is_bound_to_another's_claim"},
+	{"block it with a claim that names somebody else's volume", "only the volume says which claim it is bound to; what the claim says does not count", "operator TestTenantBlocksRemoval/a_claim_names_a_volume_that_is_bound_to_another's_claim"},
 	{"block it with an inline volume", "inline CSI volumes count only if the CSIDriver allows them; in-tree volumes always do, and OpenShift admits pods with such a volume only if an SCC allows it, which the SCCs for tenants do not", "operator TestTenantBlocksRemoval/a_pod_has_an_inline_volume_that_the_CSIDriver_forbids"},
 	{"fill the memory of an administrator who runs berth catalog plan or berth switch, with large objects of OLM in many namespaces",
 		"objects are read one at a time, and only the fields that a prediction needs are kept, with texts of a Subscription cut at 1 KiB", "olm/prediction TestTenantsMakeLargeObjects"},

@@ -24,9 +24,9 @@ var onSupport = []Attack{
 		"operator/metrics TestTokensForMetrics"},
 	{"have credentials collected, in each form in which clouds have them and however they are quoted",
 		"fields, variables and options are redacted by structure, logs by patterns; redacted.txt counts what was redacted", "test/mustgather TestRedact"},
-	{"have credentials collected in any field of any kind, where the client breaks a line, or with quotes or newlines that a pattern does not expect",
+	{"have credentials collected in any field of any kind, in texts that the client breaks into lines, or that have quotes or newlines which a pattern does not expect",
 		"texts of objects are redacted one by one, without what the client does to print them; the test makes the list of fields from the types", "test/mustgather TestPairs"},
-	{"have it write elsewhere, by names in any object", "only valid names become names of files", "test/mustgather TestPairs"},
+	{"have must-gather write outside of its folder, by names in any object", "only valid names become names of files", "test/mustgather TestPairs"},
 	{"hide the objects of others in its archive, with a private key that never ends", "a key ends with its field or, in a log, with its lines", "test/mustgather TestRedact"},
 	{"have it collect snapshots of others, by a class name that contains line breaks", "names that are free texts are quoted", "test/e2e TestMustGatherTakesSnapshots"},
 }

@@ -1,6 +1,6 @@
-// Package cache keeps the files of bundles' images on disk, so that each image is pulled once: images by digest never change.
-// Package oci names the images by keys, which are also digests. Files in the cache are trusted no more than images, and losing them
-// costs only time.
+// Package cache keeps the files of bundles' images on disk, so that each image is pulled once: images by digest never change. Package
+// oci computes an image's key, a hash of its repository and digest, in the form of a digest. Files in the cache are trusted no more than
+// images, and losing them costs only time.
 package cache
 
 import (
@@ -82,7 +82,7 @@ func (c *Cache) Keep(digest string, files map[string][]byte) {
 	}
 }
 
-// Close deletes the least recently used files until the cache is below its limit. Its error is about the cache alone.
+// Close deletes the least recently used files until the cache is below its limit. An error does not affect the files that Load returned.
 func (c *Cache) Close() error { return c.store.Close() }
 
 // pack returns an archive of files.
