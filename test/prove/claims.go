@@ -78,18 +78,18 @@ var aboutDrivers = []claim{
 	},
 	{
 		id: "mounted-volumes", page: "docs/operate/slo.md", suite: "continuity", real: withNodes, played: "clouds, and the EFS driver",
-		sentence: "Volumes that are mounted keep working whatever happens to an operator, and EFS itself is AWS's: neither is in these numbers.",
+		sentence: "Mounted volumes keep working whatever happens to an operator, and AWS runs EFS itself: the numbers include neither.",
 	},
 	{
 		id: "slo-alerts", page: "docs/operate/slo.md", tests: suite{pkg: "./drivers", run: "^Test(Alerts|EachAlertIsTested)$"}, real: []string{"promtool"},
-		sentence: "An alert tells when an objective will be missed if it goes on as in two of these windows: a long one, in which much has gone wrong, and a short one, in which it still does.",
+		sentence: "An alert fires if the objective will be missed at the rate of failures in two of these windows: a long one, which shows that much has gone wrong, and a short one, which shows that it still goes wrong.",
 	},
 	{
 		id: "slo-waiting", page: "docs/operate/slo.md", tests: suite{pkg: "./sharedvolume", run: "^TestReadinessTimer$"},
 		sentence: "A SharedVolume that waits for a grant, a quota, or somebody's claim does not count: it says so in its condition, and its namespace has an event.",
 	},
 	ofMirror("several", "So several catalogs may share a path: none takes the place of another one, of an image of another registry, or of its signatures.", "^Test(OthersStay|TagsStay)$"),
-	ofMirror("earlier", "**A mirror that an earlier version made** goes on to work.", "^TestEarlierMirror$"),
+	ofMirror("earlier", "**A mirror that an earlier version made** keeps working.", "^TestEarlierMirror$"),
 	ofMirror("folder", "Nothing in it is trusted: names are checked, and the digest of each file when it is read.", "^TestHostileFolders$"),
 	ofMirror("again", "Mirror to the same folder again, and only new images are added; what is no longer chosen is deleted.", "^TestSmallerLater$"),
 	ofMirror("choice", "Entries keep what they replace, skip and have in their skipRange, even if that is not mirrored.", "^TestChoose$"),
