@@ -9,9 +9,10 @@ import (
 )
 
 // A CI system reads what commands print, and takes some of it for its own commands, such as ::add-path::DIR at the beginning of a
-// line, or ##vso[task.setvariable] anywhere.
+// line, or ##vso[task.setvariable] anywhere. GitHub's runner ignores all spaces of Unicode at the beginning of a
+// line, also those that break no line: https://learn.microsoft.com/en-us/dotnet/api/system.string.trimstart.
 var (
-	atBeginning = regexp.MustCompile(`(?m)^[ \t]*::[A-Za-z].*::`)
+	atBeginning = regexp.MustCompile(`(?m)^[\t\v\f\r\x{85}\pZ]*::[A-Za-z].*::`)
 	anywhere    = regexp.MustCompile(`##[A-Za-z]*\[`)
 )
 

@@ -17,7 +17,7 @@ import (
 
 // TestForLog: no line of a document is a command for a CI system, its data stays, and documents without commands keep their bytes.
 func TestForLog(t *testing.T) {
-	command := regexp.MustCompile(`(?m)^\s*::[a-z]|##[A-Za-z]*\[`)
+	command := regexp.MustCompile(`(?m)^[\s\pZ]*::[a-z]|##[A-Za-z]*\[`)
 	for name, text := range map[string]string{
 		"a line":                  "The tide\n::set-output name=x::y\nrises",
 		"an indented line":        "The tide\n   ::add-path::/tmp/x\n",
@@ -28,6 +28,7 @@ func TestForLog(t *testing.T) {
 		"very many":               "###[error]##teamcity[x]####[error]",
 		"a long line":             strings.Repeat("word ", 100) + "::add-path::x " + strings.Repeat("word ", 100) + "##[error]",
 		"quotes":                  "\"::error::\"\n::error::\"'\t\x1b\u202e",
+		"after other spaces":      "The tide\n\u00a0::error::x\n\u3000 \u2003::error::x",
 		"after other colons":      "std::string\n :: a\n\t::error::x",
 		"none":                    "see C++ std::string\n::\n## Tides [1]\n# :: a\n12",
 	} {
