@@ -143,17 +143,17 @@ func open(ctx context.Context, text string) (_ *Source, err error) {
 	return s, err
 }
 
-// isDatabase reports whether a file is a SQLite database.
+// isDatabase reports whether a file is a SQLite database. It opens only regular files: opening a pipe could wait for ever.
 func isDatabase(path string) bool {
 	const magic = "SQLite format 3\x00"
+	if !isFile(path) {
+		return false
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return false
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
 	begin := make([]byte, len(magic))
 	_, err = io.ReadFull(file, begin)
 	return err == nil && string(begin) == magic
