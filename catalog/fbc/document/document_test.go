@@ -1,15 +1,18 @@
 package document
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
@@ -183,6 +186,42 @@ func TestList(t *testing.T) {
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dir, "a.yaml")))
 	_, err = List(dir)
 	assert.Error(t, err, "a link that leads nowhere is no error")
+}
+
+// TestListOpensNoPipe: whoever opens a pipe waits for ever.
+func TestListOpensNoPipe(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, IgnoreFile), 0o600))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := List(dir)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		assert.ErrorContains(t, err, "is not a regular file")
+	case <-time.After(time.Minute):
+		t.Fatal("it is opened")
+	}
+}
+
+// TestListRefusesManyPatterns: each file is compared with each pattern, so the time for both grows with their product.
+func TestListRefusesManyPatterns(t *testing.T) {
+	dir := t.TempDir()
+	for _, below := range []string{".", "a"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, below), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, below, IgnoreFile), bytes.Repeat([]byte("*.md\n"), maxIgnoring/2/5), 0o644))
+	}
+	_, err := List(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a", IgnoreFile), bytes.Repeat([]byte("*.md\n"), maxIgnoring/2), 0o644))
+	_, err = List(dir)
+	assert.ErrorContains(t, err, "a/.indexignore: the files .indexignore of a catalog have more than 16384 bytes together; expected fewer patterns")
+	require.NoError(t, os.Remove(filepath.Join(dir, IgnoreFile)))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, IgnoreFile), 0o755))
+	require.NoError(t, os.Remove(filepath.Join(dir, "a", IgnoreFile)))
+	_, err = List(dir)
+	assert.NoError(t, err, "a folder of that name")
 }
 
 // TestDecodeStrictlyReportsSomeFaults: only some of very many faults of a document are reported.

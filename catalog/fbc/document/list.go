@@ -41,7 +41,7 @@ func List(dir string) (Files, error) {
 		return nil, fmt.Errorf("catalog folder: %w", err)
 	}
 	defer root.Close()
-	ignored, err := ignore.NewMatcher(root.FS(), IgnoreFile)
+	ignored, err := ignore.NewMatcher(&boundedIgnoring{root.FS(), root, maxIgnoring}, IgnoreFile)
 	if err != nil {
 		return nil, fmt.Errorf("catalog folder %s: %w", dir, err)
 	}
@@ -61,6 +61,32 @@ func List(dir string) (Files, error) {
 		return nil, fmt.Errorf("catalog folder %s: %w", dir, err)
 	}
 	return files, nil
+}
+
+// maxIgnoring is the maximum size of all ignore files of a catalog together, in bytes. Each file of the catalog is compared with each of
+// their patterns.
+const maxIgnoring = 16 << 10
+
+// boundedIgnoring is a catalog's folder. It opens only ignore files that are regular files, up to a total size.
+type boundedIgnoring struct {
+	fs.FS
+	root *os.Root
+	left int64
+}
+
+func (b *boundedIgnoring) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(b.FS, name) }
+func (b *boundedIgnoring) Stat(name string) (fs.FileInfo, error)      { return fs.Stat(b.FS, name) }
+
+// Open opens an ignore file. The library opens no other files.
+func (b *boundedIgnoring) Open(name string) (fs.File, error) {
+	info, err := boundedyaml.StatIn(b.root, name)
+	if err != nil {
+		return nil, err
+	}
+	if b.left -= info.Size(); b.left < 0 {
+		return nil, fmt.Errorf("%s: the files %s of a catalog have more than %d bytes together; expected fewer patterns", name, IgnoreFile, maxIgnoring)
+	}
+	return b.FS.Open(name)
 }
 
 func listFile(path string) (Files, error) {
