@@ -60,6 +60,7 @@ func (s Section) salvage() ([]Document, []*findings.Finding) {
 	rest := c.splitter(s.File, s.Source[begin:])
 	rest.line, rest.offset = s.Line+bytes.Count(s.Source[:begin], newline), s.Offset+int64(begin)
 	rest.lineBegin = rest.offset // nextObject returns the beginning of a line
+	rest.salvaging = true        // so that no section is salvaged in turn
 	rest.json(certain)
 	return c.documents, c.faults
 }

@@ -2,6 +2,7 @@ package document
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"regexp"
 
@@ -23,6 +24,8 @@ type splitter struct {
 	path  string
 	yield func(Section) bool
 	fault func(*findings.Finding)
+	// salvaging says that the text is a rest of malformed JSON: brackets and quotes alone do not show where an object ends.
+	salvaging bool
 }
 
 // Splitter cuts files into sections, one file at a time. It reuses its memory for the next file.
@@ -83,23 +86,36 @@ func (s *splitter) tooLong() {
 		maxLength>>20).At(s.line, 0))
 }
 
+// tooBroken reports that too many JSON objects are malformed. To find the end of one, the whole rest of the file is read.
+func (s *splitter) tooBroken() {
+	s.fault(Syntax.Finding(s.path, "malformed JSON: %d faults before this line; neither the document that begins here nor what follows it was read: correct them first",
+		MaxFaults).At(s.line, 0))
+}
+
 // certain is the number of JSON objects after which OLM's tools treat a file as JSON. Until then it may still be YAML: a
 // flow mapping looks like JSON, and "---" lines may separate JSON objects.
 const certain = 2
 
 // json cuts a stream of JSON objects. count is the number of objects that were already cut.
 func (s *splitter) json(count int) {
-	for ; ; count++ {
+	for broken := 0; ; count++ {
 		if s.skipSpace() == 0 {
 			return
 		}
 		length, ended := s.objectLength()
+		ended = ended && !(s.salvaging && !json.Valid(s.text()[:length]))
 		if count < certain && !(ended && rawjson.Valid(s.text()[:length])) && s.nextIsYAML() {
 			s.yaml()
 			return
 		}
-		if !ended && !s.skipBroken() {
-			return
+		if !ended {
+			if broken++; broken > MaxFaults {
+				s.tooBroken()
+				return
+			}
+			if !s.skipBroken() {
+				return
+			}
 		}
 		if ended && !s.yield(s.jsonSection(length)) {
 			return

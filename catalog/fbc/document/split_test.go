@@ -70,6 +70,22 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// TestMalformedObjects: to find the end of a malformed object takes the time for all that follows it, so only some are looked for.
+func TestMalformedObjects(t *testing.T) {
+	const valid, count = "{}\n{}\n", 1000
+	for name, data := range map[string]string{
+		"without an end":  valid + strings.Repeat("{x\n", count),
+		"in each other":   valid + strings.Repeat("{x\n", count) + strings.Repeat("}", count),
+		"after a comma":   valid + strings.Repeat("{\"a\": 1,\n", count) + strings.Repeat("}", count),
+		"after the first": "{x\n" + valid + strings.Repeat("{x\n", count) + "}",
+	} {
+		documents, faults := Parse("f", []byte(data))
+		assert.Len(t, documents, 2, name)
+		assert.LessOrEqual(t, len(faults), MaxFaults+2, name)
+		assert.Contains(t, faults[len(faults)-1].Message, "neither the document that begins here nor what follows it was read", name)
+	}
+}
+
 func TestSplitEndsWhenTold(t *testing.T) {
 	for _, data := range []string{"{}{}{}", "{}\n---\n{}\n---\n{}", "a: 1\n---\nb: 2\n---\nc: 3\n"} {
 		count := 0
