@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.podman.io/image/v5/docker/reference"
@@ -23,6 +24,7 @@ import (
 const (
 	maxSignatures = 128
 	maxSignature  = 4 << 20
+	maxKept       = 64 << 20 // bytes of all signatures of one server, which Write needs
 )
 
 // place is where simple signatures are.
@@ -41,11 +43,14 @@ type lookaside struct {
 	byDefault place
 	scopes    map[string]place
 	client    *http.Client
+
+	mu   sync.Mutex
+	kept map[string]int // bytes, by the address of the server
 }
 
 // readRegistries reads the files of a folder registries.d. Without the folder, there are no simple signatures.
 func readRegistries(dir string) (*lookaside, error) {
-	l := &lookaside{scopes: map[string]place{}, client: &http.Client{Timeout: time.Minute}}
+	l := &lookaside{scopes: map[string]place{}, client: &http.Client{Timeout: time.Minute}, kept: map[string]int{}}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return l, nil
@@ -109,9 +114,20 @@ func (l *lookaside) find(ctx context.Context, named reference.Named, digest stri
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", at.Redacted(), err)
 		}
+		if !l.keep(of.base(), len(signature)) {
+			return nil, fmt.Errorf("%s: its signatures have more than %d bytes together; expected fewer", base.Redacted(), maxKept)
+		}
 		all = append(all, signature)
 	}
 	return nil, fmt.Errorf("%s has more than %d signatures; expected fewer", base.Redacted(), maxSignatures)
+}
+
+// keep counts bytes of a server, and reports whether they may be kept.
+func (l *lookaside) keep(server string, n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept[server] += n
+	return l.kept[server] <= maxKept
 }
 
 // base returns the address of the server.

@@ -328,6 +328,20 @@ func TestLargeSignature(t *testing.T) {
 	mustBe(t, err, "has 66560 bytes; expected at most 65536")
 }
 
+// TestManyLargeSignatures: a lookaside server decides how many signatures are kept in memory, for how many images.
+func TestManyLargeSignatures(t *testing.T) {
+	i := newImage(t)
+	large := filepath.Join(t.TempDir(), "signature")
+	require.NoError(t, os.WriteFile(large, make([]byte, 4<<20), 0o644))
+	dir := filepath.Join(i.lookaside, repository+"@"+strings.Replace(i.digest, ":", "=", 1))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for number := range 17 {
+		require.NoError(t, os.Symlink(large, filepath.Join(dir, fmt.Sprintf("signature-%d", number+1))))
+	}
+	_, err := i.check(t, of(i.host, `{"type": "insecureAcceptAnything"}`), i.byDigest())
+	mustBe(t, err, i.server+": its signatures have more than 67108864 bytes together; expected fewer")
+}
+
 // TestUnknown: what a policy wants and this package does not know refuses images, or the policy.
 func TestUnknown(t *testing.T) {
 	i := newImage(t)
