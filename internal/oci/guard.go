@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/net/http2"
 )
 
@@ -57,8 +56,7 @@ var (
 	toUnverified = unverifiedTransport()
 	toPublic     = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, false) })
 	toLocal      = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, true) })
-	// toWrite waits as long as a registry needs to store what it got.
-	toWrite = limited{remote.DefaultTransport}
+	toWrite      = limited{reads: toNamed, writes: storing()}
 	// toStrange is for registries that a stranger named.
 	toStrange = newTransport(func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
@@ -85,6 +83,13 @@ func newTransport(control func(network, address string, _ syscall.RawConn) error
 	}
 }
 
+// storing is like toNamed, and waits as long as a registry needs to store what it got.
+func storing() *http.Transport {
+	transport := newTransport(func(string, string, syscall.RawConn) error { return nil })
+	transport.ResponseHeaderTimeout = 30 * time.Minute
+	return transport
+}
+
 // unverifiedTransport is like toNamed, and accepts any certificate.
 func unverifiedTransport() *http.Transport {
 	transport := newTransport(func(string, string, syscall.RawConn) error { return nil })
@@ -107,11 +112,15 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // limited sends requests to registries that the user named, to write there or to check what was written. These registries may redirect as
-// they like, and send no layers.
-type limited struct{ by http.RoundTripper }
+// they like, and send no layers. They may take longer to answer after they got something to store.
+type limited struct{ reads, writes *http.Transport }
 
 func (l limited) RoundTrip(request *http.Request) (*http.Response, error) {
-	return roundTrip(l.by, request, false)
+	by := l.writes
+	if request.Method == http.MethodGet || request.Method == http.MethodHead {
+		by = l.reads
+	}
+	return roundTrip(by, request, false)
 }
 
 // roundTrip sends a request. It limits the size of the answer, unless that is a layer, and aborts an answer that is too slow.

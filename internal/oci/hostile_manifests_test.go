@@ -427,3 +427,40 @@ func TestAnswersArePaced(t *testing.T) {
 		}
 	}
 }
+
+// TestDestinationsAnswerInTime: a registry that stores something may take longer to answer than one that is asked, but not for ever.
+func TestDestinationsAnswerInTime(t *testing.T) {
+	arrived, stored := make(chan string, 2), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- r.Method
+		select {
+		case <-stored:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	send := func(by http.RoundTripper, method string) error {
+		request, err := http.NewRequestWithContext(t.Context(), method, server.URL, nil)
+		require.NoError(t, err)
+		response, err := by.RoundTrip(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}
+	for _, transport := range []*http.Transport{toWrite.reads, toWrite.writes} {
+		require.NotZero(t, transport.ResponseHeaderTimeout)
+		require.EqualValues(t, maxHeader, transport.MaxResponseHeaderBytes)
+	}
+	impatient := limited{toWrite.reads.Clone(), toWrite.writes}
+	impatient.reads.ResponseHeaderTimeout /= 1000
+	answered := make(chan error, 1)
+	go func() { answered <- send(impatient, http.MethodPut) }()
+	require.Equal(t, http.MethodPut, <-arrived)
+	for _, method := range []string{http.MethodHead, http.MethodGet} {
+		require.ErrorContains(t, send(impatient, method), "timeout awaiting response headers", method)
+		require.Equal(t, method, <-arrived)
+	}
+	close(stored)
+	require.NoError(t, <-answered)
+}
