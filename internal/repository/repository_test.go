@@ -319,6 +319,22 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// TestSummaryOfUnknownRequests: what cannot be computed is not left out, as if the operator asked for nothing.
+func TestSummaryOfUnknownRequests(t *testing.T) {
+	f := community()
+	many := strings.Repeat("a, ", 50)
+	f[secondCSV] = strings.Replace(f[secondCSV], "      deployments:\n", fmt.Sprintf("      clusterPermissions:\n      - serviceAccountName: tide\n"+
+		"        rules: [{apiGroups: [%[1]s], resources: [%[1]s], verbs: [%[1]s]}]\n      deployments:\n", many), 1)
+	dir := t.TempDir()
+	f.write(t, dir)
+	r, err := repository.Open(dir, nil)
+	require.NoError(t, err)
+	summary, err := r.Summary(t.Context(), repository.Change{Operators: []string{"tide"}, Added: []repository.Place{{Above: "tide", Name: "1.1.0"}}}, nil, nil)
+	require.NoError(t, err)
+	assert.Contains(t, summary, "### What `tide/1.1.0` asks for, against `tide/1.0.0`\n\n"+
+		"- not known: `ClusterServiceVersion tide.v1.1.0: its rules have more than 100000 combinations of a group, a resource and a verb; expected fewer`\n")
+}
+
 // TestSince: exactly the changes of a branch are selected, committed or not.
 func TestSince(t *testing.T) {
 	dir := t.TempDir()

@@ -136,12 +136,14 @@ func (r *Repository) asks(o *operator, p Place) string {
 		title = outline.Say("What %s asks for, against %s", p.String(), from.String())
 	}
 	content, err := access.Compare(before, after)
-	if err != nil {
-		return ""
-	}
-	lines := content.Asked()
-	if was != nil {
+	var lines []outline.Line
+	switch {
+	case err != nil:
+		lines = []outline.Line{{Text: outline.Say("not known: %s", err.Error())}}
+	case was != nil:
 		lines = content.Lines()
+	default:
+		lines = content.Asked()
 	}
 	if len(lines) == 0 {
 		lines = []outline.Line{{Text: outline.Say("the same")}}

@@ -171,6 +171,7 @@ type requests struct {
 	versions map[string][]string // of CustomResourceDefinitions, without their states
 	pods     []Risk
 	images   map[string]string
+	combined int // the combinations of all rules
 }
 
 func (a *requests) texts() map[string]string {
@@ -188,7 +189,9 @@ func requestsOf(v Version) (*requests, error) {
 		strategy := v.CSV.Spec.InstallStrategy.StrategySpec
 		for scope, all := range map[string][]v1alpha1.StrategyDeploymentPermissions{"cluster": strategy.ClusterPermissions, "namespace": strategy.Permissions} {
 			for _, of := range all {
-				a.add(scope, of.Rules)
+				if err := a.add(scope, of.Rules); err != nil {
+					return nil, fmt.Errorf("ClusterServiceVersion %s: %w", v.CSV.Name, err)
+				}
 			}
 		}
 		a.pods = podRisks(v.CSV)
@@ -199,8 +202,16 @@ func requestsOf(v Version) (*requests, error) {
 	return a, a.addBindings(v.Objects)
 }
 
-func (a *requests) add(scope string, rules []rbacv1.PolicyRule) {
+// maxCombined is the maximum number of combinations of a group, a resource and a verb in the rules of a version. A rule of a few kilobytes
+// can have millions. Real operators have some thousands.
+const maxCombined = 100_000
+
+func (a *requests) add(scope string, rules []rbacv1.PolicyRule) error {
 	for _, rule := range rules {
+		a.combined += (len(rule.NonResourceURLs) + len(rule.APIGroups)*len(rule.Resources)) * len(rule.Verbs)
+		if a.combined > maxCombined {
+			return fmt.Errorf("its rules have more than %d combinations of a group, a resource and a verb; expected fewer", maxCombined)
+		}
 		names := strings.Join(slices.Sorted(slices.Values(rule.ResourceNames)), ",")
 		for _, url := range rule.NonResourceURLs {
 			key := permission{scope, url, ""}
@@ -216,6 +227,7 @@ func (a *requests) add(scope string, rules []rbacv1.PolicyRule) {
 			}
 		}
 	}
+	return nil
 }
 
 // role holds the fields of roles and bindings that are read.
@@ -247,10 +259,10 @@ func (a *requests) addBindings(objects []*unstructured.Unstructured) error {
 			if kind == "RoleBinding" {
 				scope = "namespace"
 			}
-			if own {
-				a.add(scope, of.Rules)
-			} else {
+			if !own {
 				a.bindings = append(a.bindings, bindingRisk(kind, o.GetName(), r.RoleRef))
+			} else if err := a.add(scope, of.Rules); err != nil {
+				return fmt.Errorf("%s %s: %w", kind, o.GetName(), err)
 			}
 		}
 	}

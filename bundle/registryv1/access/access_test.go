@@ -1,6 +1,7 @@
 package access
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,6 +121,33 @@ func TestCompare(t *testing.T) {
 }
 
 // TestImagesOf: an image has its name in the list of the ClusterServiceVersion.
+// TestCombinations: a short rule can give very many permissions, and each binding gives those of its role again.
+func TestCombinations(t *testing.T) {
+	many := func(n int) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf("a%d", i))
+		}
+		return names
+	}
+	const refusal = ": its rules have more than 100000 combinations of a group, a resource and a verb; expected fewer"
+	wide := asking(corev1.PodSpec{}, rbacv1.PolicyRule{APIGroups: many(47), Resources: many(47), Verbs: many(46)})
+	wide.Name = "tide.v1.0.0"
+	_, err := Compare(Version{}, Version{CSV: wide})
+	assert.EqualError(t, err, "ClusterServiceVersion tide.v1.0.0"+refusal)
+	wide = asking(corev1.PodSpec{}, rbacv1.PolicyRule{APIGroups: many(46), Resources: many(46), Verbs: many(46)})
+	_, err = Compare(Version{}, Version{CSV: wide})
+	require.NoError(t, err)
+
+	objects := []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "tide"},
+		"rules": []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"pods", "nodes"}, "verbs": []any{"get"}}}}}}
+	for i := range 50_001 {
+		objects = append(objects, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+			"metadata": map[string]any{"name": fmt.Sprintf("tide-%d", i)}, "roleRef": map[string]any{"kind": "ClusterRole", "name": "tide"}}})
+	}
+	_, err = Compare(Version{}, Version{Objects: objects})
+	assert.EqualError(t, err, "RoleBinding tide-50000"+refusal)
+}
+
 func TestImagesOf(t *testing.T) {
 	csv := asking(corev1.PodSpec{Containers: []corev1.Container{{Image: "example.com:5000/tide:v1"}, {Image: "example.com/ebb@sha256:1"}}})
 	csv.Spec.RelatedImages = []v1alpha1.RelatedImage{{Name: "main", Image: "example.com:5000/tide:v1"}, {Image: "example.com/moon:v1"}}

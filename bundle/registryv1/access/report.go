@@ -63,14 +63,13 @@ func (c *Content) lines(risks string, with func([]outline.Line, outline.Text, *C
 
 // worstFirst returns the keys of permissions. Permissions that, before or after, can be used for more than it seems come first.
 func worstFirst(permissions map[string]*Change) []string {
-	place := func(key string) int {
+	places := map[string]int{}
+	for key, c := range permissions {
 		_, object, _ := strings.Cut(key, " ")
 		resource, _, _ := strings.Cut(object, " ") // without names
-		c := permissions[key]
-		at, _, _ := rank(resource, strings.Split(c.Before+", "+c.After, ", "))
-		return at
+		places[key], _, _ = rank(resource, strings.Split(c.Before+", "+c.After, ", "))
 	}
-	return slices.SortedFunc(maps.Keys(permissions), func(a, b string) int { return cmp.Or(place(a)-place(b), strings.Compare(a, b)) })
+	return slices.SortedFunc(maps.Keys(permissions), func(a, b string) int { return cmp.Or(places[a]-places[b], strings.Compare(a, b)) })
 }
 
 // AppendChange appends a line about a change, unless it is nil.
