@@ -159,6 +159,20 @@ func TestMessageIsCut(t *testing.T) {
 	}
 }
 
+// TestRepeatedWebhookRules: a rule is refused for each of its groups and each of its resources, and a condition shows only the first.
+func TestRepeatedWebhookRules(t *testing.T) {
+	of := func(n int) []Refusal {
+		guarding := webhook(v1alpha1.ValidatingAdmissionWebhook, "tug.example.com")
+		guarding.Rules = []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{
+			APIGroups: slices.Repeat([]string{"admissionregistration.k8s.io"}, n), Resources: slices.Repeat([]string{"mutatingwebhookconfigurations"}, n)}}}
+		return Of(bundle(func(b *Bundle) { b.CSV.Spec.WebhookDefinitions = []v1alpha1.WebhookDescription{guarding} }), request(t, ""))
+	}
+	assert.Len(t, of(20), 400)
+	all := of(300)
+	assert.Less(t, len(all), 2*enoughRules)
+	assert.Len(t, Message(&Bundle{}, all), conditionLimit)
+}
+
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)

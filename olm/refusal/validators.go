@@ -223,21 +223,31 @@ var guarded = struct {
 	resources: []string{"*", "mutatingwebhookconfiguration", "mutatingwebhookconfigurations", "validatingwebhookconfiguration", "validatingwebhookconfigurations"},
 }
 
+// enoughRules is a number of refusals whose texts fill the 32 KiB of a condition: OLM has one for each guarded resource of each guarded group,
+// as often as a rule repeats them.
+const enoughRules = conditionLimit / 64
+
 func webhookRules(b *Bundle) (all []Refusal) {
+	isGuarded := func(resource string) bool { return slices.Contains(guarded.resources, strings.ToLower(resource)) }
 	const do = "name the API groups and the resources that the webhook needs"
 	for _, w := range b.CSV.Spec.WebhookDefinitions {
 		if w.Type == v1alpha1.ConversionWebhook {
 			continue
 		}
 		for _, rule := range w.Rules {
+			resources := slices.DeleteFunc(slices.Clone(rule.Resources), func(resource string) bool { return !isGuarded(resource) })
 			for _, group := range rule.APIGroups {
+				if len(all) >= enoughRules {
+					return all[:enoughRules]
+				}
 				if slices.Contains(guarded.groups, group) {
 					all = append(all, invalid("", do, "webhook %q contains forbidden rule: admission webhook rules cannot reference API group %q", w.GenerateName, group))
 				}
-				for _, resource := range rule.Resources {
-					if group == guarded.group && slices.Contains(guarded.resources, strings.ToLower(resource)) {
-						all = append(all, invalid("", do, "webhook %q contains forbidden rule: admission webhook rules cannot reference resource %q for API group %q", w.GenerateName, resource, group))
-					}
+				if group != guarded.group {
+					continue
+				}
+				for _, resource := range resources[:min(len(resources), enoughRules)] {
+					all = append(all, invalid("", do, "webhook %q contains forbidden rule: admission webhook rules cannot reference resource %q for API group %q", w.GenerateName, resource, group))
 				}
 			}
 		}
