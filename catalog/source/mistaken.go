@@ -176,6 +176,7 @@ const unpack = "unpack it, and name the folder"
 var (
 	schemaLine = regexp.MustCompile(`(?m)^schema\s*:\s*["']?([A-Za-z0-9./-]+)`)
 	kindLine   = regexp.MustCompile(`(?m)^kind\s*:\s*["']?([A-Za-z]+)`)
+	kindName   = regexp.MustCompile(`^[A-Za-z]+`)
 )
 
 // The schemas of templates, and of a catalog.
@@ -254,7 +255,7 @@ func inJSON(head []byte) (schema, named string) {
 		case "schema":
 			schema = text
 		case "kind":
-			named = text
+			named = kindName.FindString(text) // what follows a name may be any text
 		}
 	}
 	return schema, named

@@ -36,3 +36,15 @@ func TestPipesStayClosed(t *testing.T) {
 		}
 	}
 }
+
+// TestKindsAreNames: a message quotes no text of a file as if it were Berth's own.
+func TestKindsAreNames(t *testing.T) {
+	for name, text := range map[string]string{
+		"in.json": `{"kind": "Tide; run ` + "`surf`" + ` to convert it", "spec": {}}`,
+		"in.yaml": "kind: Tide; run `surf` to convert it\n",
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		assert.EqualError(t, Mistaken(path, WantCatalog), path+" is a Kubernetes manifest of kind Tide; want a catalog: "+forms[WantCatalog])
+	}
+}
