@@ -16,7 +16,7 @@ func checkAPIs(c *checked, rule findings.Rule) {
 	if c.csv == nil {
 		return
 	}
-	definitions := c.csv.Spec.CustomResourceDefinitions
+	definitions, all := c.csv.Spec.CustomResourceDefinitions, c.plurals()
 	for i, owned := range definitions.Owned {
 		at := []any{"spec", "customresourcedefinitions", "owned", i, "name"}
 		plural, group, dotted := strings.Cut(owned.Name, ".")
@@ -24,7 +24,7 @@ func checkAPIs(c *checked, rule findings.Rule) {
 			c.find(rule, c.csvFile, at, "the owned definition is called %q; expected PLURAL.GROUP, the name of its CustomResourceDefinition", owned.Name)
 			continue
 		}
-		plurals := c.plurals(group, owned.Version, owned.Kind)
+		plurals := all[api{group, owned.Version, owned.Kind}]
 		if len(plurals) > 0 && !slices.Contains(plurals, plural) {
 			c.find(rule, c.csvFile, at, "the owned definition is called %s, and its CustomResourceDefinition says that the plural of %s is %s; expected %s.%s", owned.Name, owned.Kind, plurals[0], plurals[0], group)
 		}
@@ -36,8 +36,12 @@ func checkAPIs(c *checked, rule findings.Rule) {
 	}
 }
 
-// plurals returns the plural names that the bundle's definitions give a kind.
-func (c *checked) plurals(group, version, kind string) (plurals []string) {
+// api identifies a version of an API.
+type api struct{ group, version, kind string }
+
+// plurals returns the plural names that the bundle's definitions give each API.
+func (c *checked) plurals() map[api][]string {
+	plurals := map[api][]string{}
 	for _, o := range c.bundle.Objects {
 		if o.GetKind() != "CustomResourceDefinition" {
 			continue
@@ -47,14 +51,18 @@ func (c *checked) plurals(group, version, kind string) (plurals []string) {
 			value, _, _ := unstructured.NestedString(o.Object, append([]string{"spec"}, path...)...)
 			return value
 		}
-		all, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
-		served := text("version") == version
+		versions := map[string]bool{text("version"): true}
+		listed, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "versions")
+		all, _ := listed.([]any)
 		for _, v := range all {
 			of, _ := v.(map[string]any)
-			served = served || of["name"] == version
+			if name, is := of["name"].(string); is {
+				versions[name] = true
+			}
 		}
-		if served && text("group") == group && text("names", "kind") == kind {
-			plurals = append(plurals, text("names", "plural"))
+		for version := range versions {
+			key := api{text("group"), version, text("names", "kind")}
+			plurals[key] = append(plurals[key], text("names", "plural"))
 		}
 	}
 	return plurals

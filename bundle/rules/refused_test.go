@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/lab/memory"
 )
 
 // tide is a bundle without findings, to which each test makes one change.
@@ -316,6 +318,33 @@ func TestCheckFindsLargeObjects(t *testing.T) {
 	found := check(t, dir)
 	if len(found) != 1 || found[0].Rule != "object-size" || !strings.Contains(found[0].Message, "etcd takes at most 1572864") {
 		t.Errorf("found %v; want one about the size", found)
+	}
+}
+
+// TestManyOwnedDefinitions: each is looked for in the bundle's definitions, and a finding about each may list the others.
+func TestManyOwnedDefinitions(t *testing.T) {
+	allocated := func(n int) uint64 {
+		owned, converted, versions := "", "", ""
+		for i := range n {
+			owned += fmt.Sprintf("    - {name: a%d.example.com, kind: A%d, version: v1, displayName: A, description: A}\n", i, i)
+			converted += fmt.Sprintf("b%d.example.com, ", i)
+			versions += fmt.Sprintf("  - {name: v%d, served: false, storage: false, schema: {openAPIV3Schema: {type: object}}}\n", i+2)
+		}
+		dir, _ := changed(t, tideCSV, "    owned:\n", "    owned:\n"+owned)
+		change(t, dir, tideCSV, "  webhookdefinitions:\n", "  webhookdefinitions:\n  - {type: ConversionWebhook, generateName: ctide.sea.example.com, deploymentName: tide, containerPort: 443, "+
+			"admissionReviewVersions: [v1], sideEffects: None, conversionCRDs: ["+converted+"]}\n")
+		change(t, dir, tides, "  versions:\n", "  versions:\n"+versions)
+		var found []*findings.Finding
+		allocated := memory.Allocated(func() { found = check(t, dir) })
+		assert.Greater(t, len(found), 2*n)
+		for _, f := range found {
+			require.Less(t, len(f.Message), 2000, f.Message)
+		}
+		return allocated
+	}
+	allocated(10) // what is allocated once
+	if few, many := allocated(300), allocated(1200); many > 7*few {
+		t.Errorf("%d definitions take %d times the memory of a quarter of them", 1200, many/few)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // checkWebhooks checks the requirements of OLM v0 and v1 for webhooks, except for requirements that the API server checks. OLM v0:
@@ -148,10 +149,14 @@ func (c *checked) definitions() map[string]definition {
 	return all
 }
 
-// listed joins names with commas.
+// listed joins the first names with commas. There may be very many, and as many findings that list them.
 func listed(names []string) string {
-	if len(names) == 0 {
+	const most, letters = 20, 1000
+	switch others := len(names) - most; {
+	case others > 0:
+		return fmt.Sprintf("%s and %d others", escape.Short(strings.Join(names[:most], ", "), letters), others)
+	case len(names) == 0:
 		return "none"
 	}
-	return strings.Join(names, ", ")
+	return escape.Short(strings.Join(names, ", "), letters)
 }
