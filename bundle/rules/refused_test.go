@@ -348,6 +348,26 @@ func TestManyOwnedDefinitions(t *testing.T) {
 	}
 }
 
+// TestLongName: the name of a bundle is not repeated in a finding about each of its definitions.
+func TestLongName(t *testing.T) {
+	long := strings.Repeat("t", 2000)
+	owned := ""
+	for i := range 100 {
+		owned += fmt.Sprintf("    - {name: a%d.example.com, kind: A%d, version: v1, displayName: A, description: A}\n", i, i)
+	}
+	dir, _ := changed(t, tideCSV, "  name: tide.v1.1.0\n", "  name: "+long+"\n")
+	change(t, dir, tideCSV, "    owned:\n", "    owned:\n"+owned)
+	found := check(t, dir)
+	assert.True(t, slices.ContainsFunc(found, func(f *findings.Finding) bool {
+		return f.Rule == "api-server" && strings.HasPrefix(f.Message, "metadata.name: ")
+	}))
+	repeated := 0
+	for _, f := range found {
+		repeated += strings.Count(f.Message, long)
+	}
+	assert.Less(t, repeated, 10)
+}
+
 // TestCheckOfUndecodable: the other rules are applied even if the ClusterServiceVersion cannot be decoded.
 func TestCheckOfUndecodable(t *testing.T) {
 	dir, line := changed(t, tideCSV, `maturity: stable`, `maturity: 1`)

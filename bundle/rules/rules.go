@@ -230,9 +230,13 @@ func (c *checked) validate() {
 	}
 }
 
-// forValidators returns the bundle in the validators' type, or nil if they could not read it.
+// longestName is the maximum length of names that validators get. They repeat a name in each error, of which there may be very many. The API
+// server takes 253 letters, and a finding says so.
+const longestName = 1 << 10
+
+// forValidators returns the bundle in the validators' type, or nil if they could not read it, or would repeat a very long name.
 func (c *checked) forValidators() *manifests.Bundle {
-	if c.csv == nil {
+	if c.csv == nil || len(c.csv.Name) > longestName {
 		return nil
 	}
 	annotations := c.bundle.Metadata.Annotations
