@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/mirror/policy"
 	"github.com/berth-csi/berth/internal/findings/escape"
+	"github.com/berth-csi/berth/internal/oci"
 )
 
 // Names in the folder that Write writes.
@@ -115,14 +116,8 @@ func (m *Mirror) Write(dir string, d Document) (files []string, err error) {
 			return nil, err
 		}
 	}
-	if err := os.Rename(dir, former); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
 	slices.Sort(files)
-	if err := os.Rename(fresh, dir); err != nil {
-		if again := os.Rename(former, dir); again != nil && !errors.Is(again, fs.ErrNotExist) {
-			err = errors.Join(err, again)
-		}
+	if err := oci.Replace(dir, fresh, former); err != nil {
 		return nil, err
 	}
 	return files, nil

@@ -131,6 +131,17 @@ func TestWriteLayout(t *testing.T) {
 	}
 }
 
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, os.WriteFile(in("fresh"), []byte("fresh"), 0o644))
+	require.NoError(t, Replace(in("layout"), in("fresh"), in("former")), "there is none yet")
+	assert.Error(t, Replace(in("layout"), in("missing"), in("former")))
+	content, err := os.ReadFile(in("layout"))
+	require.NoError(t, err, "it is gone, although nothing took its place")
+	assert.Equal(t, "fresh", string(content))
+}
+
 func TestWriteLayoutRefuses(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o644))

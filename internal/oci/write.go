@@ -43,13 +43,26 @@ func WriteLayout(dir string, index v1.ImageIndex) (digest string, err error) {
 	if _, err := layout.Write(fresh, outer); err != nil {
 		return "", fmt.Errorf("image layout %s: %w", dir, err)
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return "", fmt.Errorf("image layout %s: %w", dir, err)
-	}
-	if err := os.Rename(fresh, dir); err != nil {
+	if err := Replace(dir, fresh, filepath.Join(scratch, "former")); err != nil {
 		return "", fmt.Errorf("image layout %s: %w", dir, err)
 	}
 	return hash.String(), nil
+}
+
+// Replace moves a folder, which may be absent, to former, and fresh to its place. All are in one file system. If it fails, the folder is
+// where it was.
+func Replace(dir, fresh, former string) error {
+	if err := os.Rename(dir, former); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err := os.Rename(fresh, dir)
+	if err == nil {
+		return nil
+	}
+	if again := os.Rename(former, dir); again != nil && !errors.Is(again, fs.ErrNotExist) {
+		return errors.Join(err, again)
+	}
+	return err
 }
 
 // mayReplace fails if a folder contains anything but a layout.
