@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/hostile"
 )
 
@@ -172,6 +174,8 @@ func lead(resource string, of object) {
 		container := spec["containers"].([]any)[0].(object)
 		container["name"] = "driver"
 		container["volumeMounts"].([]any)[0].(object)["mountPath"] = "/var/log/amazon/efs"
+	case "customresourcedefinitions":
+		spec["scope"] = "Namespaced"
 	case "clusterserviceversions":
 		owned := spec["customresourcedefinitions"].(object)["owned"].([]any)
 		spec["customresourcedefinitions"].(object)["owned"] = append(owned, object{"name": "sharedvolumes.aws-efs.managed.openshift.io"})
@@ -329,15 +333,42 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-func checkPairs(t *testing.T, a *api) {
-	t.Helper()
+// command returns the script, which is to collect from the server.
+func (a *api) command(folder string) *exec.Cmd {
+	a.t.Helper()
 	a.serveMetrics()
 	server := httptest.NewServer(a)
-	t.Cleanup(server.Close)
+	a.t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
+	require.NoError(a.t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`, server.URL), 0o600))
+	return Command(a.t, kubeconfig, folder)
+}
+
+// TestLargeObjects: a team that fills a file with its own objects hides nobody else's.
+func TestLargeObjects(t *testing.T) {
+	a := newAPI(t, []string{"harmless"}, 0)
+	made := func(namespace, name, annotation string) object {
+		return object{"apiVersion": sharedvolume.GroupVersion.String(), "kind": "SharedVolume", "metadata": object{"namespace": namespace, "name": name, "annotations": object{"a": annotation}}}
+	}
+	large := strings.Repeat("much ", 1<<20/5)
+	for i := range 17 {
+		a.objects["sharedvolumes"] = append(a.objects["sharedvolumes"], made("aaa", fmt.Sprintf("large-%d", i), large))
+	}
+	a.objects["sharedvolumes"] = append(a.objects["sharedvolumes"], made("shop", "website", "little"))
+	folder := filepath.Join(t.TempDir(), "must-gather")
+	out, err := a.command(folder).CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	all := driver + "/apis/sharedvolumes.aws-efs.managed.openshift.io/objects"
+	files := Files(t, folder)
+	assert.Contains(t, files[all+"/shop.yaml"], "name: website")
+	assert.Contains(t, files["missing.txt"], all+"/aaa.yaml: is longer than 16777216 bytes; its head is in "+all+"/aaa.yaml.cut")
+}
+
+func checkPairs(t *testing.T, a *api) {
+	t.Helper()
 	above := t.TempDir()
-	folder, kubeconfig := filepath.Join(above, "a", "b", "must-gather"), filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`, server.URL), 0o600))
-	command := Command(t, kubeconfig, folder)
+	folder := filepath.Join(above, "a", "b", "must-gather")
+	command := a.command(folder)
 	asked := record(t, command.Env[0])
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
