@@ -364,6 +364,28 @@ func TestLargeObjects(t *testing.T) {
 	assert.Contains(t, files["missing.txt"], all+"/aaa.yaml: is longer than 16777216 bytes; its head is in "+all+"/aaa.yaml.cut")
 }
 
+// TestForgedClaims: claims that only say themselves that they are the driver's take no place of those to which its volumes are bound.
+func TestForgedClaims(t *testing.T) {
+	a := newAPI(t, []string{"harmless"}, 0)
+	for _, namespace := range []string{"aaa", "aab"} {
+		a.objects["persistentvolumeclaims"] = append(a.objects["persistentvolumeclaims"], object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"metadata": object{"namespace": namespace, "name": "forged", "annotations": object{"volume.kubernetes.io/storage-provisioner": driver}}})
+	}
+	folder := filepath.Join(t.TempDir(), "must-gather")
+	command := a.command(folder)
+	script, err := os.ReadFile(command.Path)
+	require.NoError(t, err)
+	command.Path = filepath.Join(t.TempDir(), "gather")
+	require.Contains(t, string(script), "\nmax_namespaces=500\n")
+	require.NoError(t, os.WriteFile(command.Path, bytes.Replace(script, []byte("\nmax_namespaces=500\n"), []byte("\nmax_namespaces=2\n"), 1), 0o700))
+	out, err := command.CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	files := Files(t, folder)
+	assert.Contains(t, files, driver+"/persistentvolumeclaims/team-1.yaml", "the claim to which a volume is bound")
+	assert.Contains(t, files, driver+"/persistentvolumeclaims/aaa-1.yaml")
+	assert.NotContains(t, files, driver+"/persistentvolumeclaims/aab-1.yaml", "the limit")
+}
+
 func checkPairs(t *testing.T, a *api) {
 	t.Helper()
 	above := t.TempDir()

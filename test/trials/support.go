@@ -30,5 +30,6 @@ var onSupport = []Attack{
 	{"hide the objects of others in its archive, with a private key that never ends", "a key ends with its field or, in a log, with its lines", "test/mustgather TestRedact"},
 	{"keep it from collecting anything else, with claims or SharedVolumes whose texts each take it minutes", "each text takes linear time, and words of more than 2,048 characters are left out", "test/mustgather TestLongTexts"},
 	{"hide everybody's SharedVolumes with large ones, which fill the file that they are in", "the objects of each namespace have a file of their own", "test/mustgather TestLargeObjects"},
+	{"hide claims by forged ones in very many namespaces", "claims to which volumes of the driver are bound come first", "test/mustgather TestForgedClaims"},
 	{"have it collect snapshots of others, by a class name that contains line breaks", "names that are free texts are quoted", "test/e2e TestMustGatherTakesSnapshots"},
 }
