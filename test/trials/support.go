@@ -31,5 +31,6 @@ var onSupport = []Attack{
 	{"keep it from collecting anything else, with claims or SharedVolumes whose texts each take it minutes", "each text takes linear time, and words of more than 2,048 characters are left out", "test/mustgather TestLongTexts"},
 	{"hide everybody's SharedVolumes with large ones, which fill the file that they are in", "the objects of each namespace have a file of their own", "test/mustgather TestLargeObjects"},
 	{"hide claims by forged ones in very many namespaces", "claims to which volumes of the driver are bound come first", "test/mustgather TestForgedClaims"},
+	{"fill the memory of the node where it runs, with large claims or SharedVolumes", "the client may take 4 GiB, and what it then cannot read is listed", "test/mustgather TestMemoryOfTheClient"},
 	{"have it collect snapshots of others, by a class name that contains line breaks", "names that are free texts are quoted", "test/e2e TestMustGatherTakesSnapshots"},
 }
