@@ -108,7 +108,7 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 	f.addConnection(cmd)
 	cmd.Flags().StringVar(&name, "name", "efs", "`name` that distinguishes the file systems of a cluster")
 	cmd.Flags().StringArrayVar(&points, "access-point", nil, "`PATH[:UID:GID[:PERMISSIONS]]` access point to create (repeatable)")
-	cmd.Flags().StringArrayVar(&trusted, "trust-access-point", nil, "`ID` of an access point that may be root in the directories of the requested ones (repeatable)")
+	cmd.Flags().StringArrayVar(&trusted, "trust-access-point", nil, "`ID` of an access point that may write in the directories of the requested ones (repeatable)")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be created, and create nothing")
 	run.addTimeout(cmd, 15*time.Minute)
 	addOutputFlag(cmd, &output, "text", append(slices.Clone(migrate.Formats), formatSharedVolume, formatStorageClass))

@@ -1,6 +1,8 @@
 package efs
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,9 +14,28 @@ import (
 func sharedDirectory(class *storagev1.StorageClass) string {
 	pattern, has := class.Parameters["subPathPattern"]
 	deletes := class.ReclaimPolicy == nil || *class.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
-	names := strings.Contains(pattern, "${.PV.name}") || strings.Contains(pattern, "${.PVC.name}") && strings.Contains(pattern, "${.PVC.namespace}")
-	if class.Parameters["provisioningMode"] != "efs-ap" || !has || class.Parameters["ensureUniqueDirectory"] != "false" || !deletes || names {
+	switch {
+	case class.Parameters["provisioningMode"] != "efs-ap" || !deletes:
 		return ""
+	case isRead(class.Parameters["reuseAccessPoint"], true):
+		return "claims of the same name share an access point, in whatever namespaces they are, and the deletion of the first claim deletes the files of all"
+	case has && isRead(class.Parameters["ensureUniqueDirectory"], false) && !isOfOneClaim(pattern):
+		return "its volumes can share a directory, and the deletion of the first claim deletes the files of all"
 	}
-	return "its volumes can share a directory, and the deletion of the first claim deletes the files of all"
+	return ""
+}
+
+// isRead reports whether the driver reads a parameter as this value.
+func isRead(parameter string, as bool) bool {
+	value, err := strconv.ParseBool(parameter)
+	return err == nil && value == as
+}
+
+// claim matches a pattern with the namespace and the name of a claim, and between them a character that no namespace has. Otherwise, claim b of
+// namespace shop-a can get the directory of claim a-b of namespace shop, and anybody may have a namespace of that name.
+var claim = regexp.MustCompile(`\$\{\.PVC\.(namespace\}[^$]*[^$a-z0-9-][^$]*\$\{\.PVC\.name|name\}[^$]*[^$a-z0-9-][^$]*\$\{\.PVC\.namespace)\}`)
+
+// isOfOneClaim reports whether a pattern gives each claim a directory of its own.
+func isOfOneClaim(pattern string) bool {
+	return !strings.Contains(pattern, "..") && (strings.Contains(pattern, "${.PV.name}") || claim.MatchString(pattern))
 }

@@ -17,17 +17,30 @@ func TestSharedDirectory(t *testing.T) {
 		pattern, unique string
 		policy          *corev1.PersistentVolumeReclaimPolicy
 		want            bool
+		reuse           string
 	}{
-		"the whole file system":  {"/", "false", nil, true},
-		"one directory":          {"/shared", "false", nil, true},
-		"one for each namespace": {"/${.PVC.namespace}", "false", nil, true},
-		"one for each claim":     {"/${.PVC.namespace}/${.PVC.name}", "false", nil, false},
-		"one for each volume":    {"${.PV.name}", "false", nil, false},
-		"made unique":            {"/", "", nil, false},
-		"nothing is deleted":     {"/", "false", &retain, false},
-		"no pattern":             {"", "false", nil, false},
+		"the whole file system":                   {"/", "false", nil, true, ""},
+		"one directory":                           {"/shared", "false", nil, true, ""},
+		"one for each namespace":                  {"/${.PVC.namespace}", "false", nil, true, ""},
+		"one for each claim":                      {"/${.PVC.namespace}/${.PVC.name}", "false", nil, false, ""},
+		"one for each volume":                     {"${.PV.name}", "false", nil, false, ""},
+		"made unique":                             {"/", "", nil, false, ""},
+		"nothing is deleted":                      {"/", "false", &retain, false, ""},
+		"no pattern":                              {"", "false", nil, false, ""},
+		"not made unique, as the driver reads it": {"/", "F", nil, true, ""},
+		"made unique, as the driver reads what is no value": {"/", "no", nil, false, ""},
+		// Namespace shop with claim a-b, and namespace shop-a with claim b.
+		"names of a claim that run together":               {"/${.PVC.namespace}-${.PVC.name}", "false", nil, true, ""},
+		"the same, the other way round":                    {"/${.PVC.name}${.PVC.namespace}", "false", nil, true, ""},
+		"names with what is in no namespace":               {"/${.PVC.namespace}.${.PVC.name}", "false", nil, false, ""},
+		"the same with the name first":                     {"/${.PVC.name}-x_y-${.PVC.namespace}", "false", nil, false, ""},
+		"a directory that the driver leaves again":         {"/${.PVC.namespace}/../${.PVC.name}", "false", nil, true, ""},
+		"an access point for each name of a claim":         {"", "", nil, true, "true"},
+		"the same, as the driver reads it":                 {"/${.PVC.namespace}/${.PVC.name}", "true", nil, true, "1"},
+		"an access point for each name, which is kept":     {"", "", &retain, false, "true"},
+		"an access point of each claim, as the class says": {"", "", nil, false, "false"},
 	} {
-		class := &storagev1.StorageClass{Parameters: map[string]string{"provisioningMode": "efs-ap", "ensureUniqueDirectory": tc.unique}, ReclaimPolicy: tc.policy}
+		class := &storagev1.StorageClass{Parameters: map[string]string{"provisioningMode": "efs-ap", "ensureUniqueDirectory": tc.unique, "reuseAccessPoint": tc.reuse}, ReclaimPolicy: tc.policy}
 		if tc.pattern != "" {
 			class.Parameters["subPathPattern"] = tc.pattern
 		}

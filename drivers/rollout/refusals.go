@@ -1,25 +1,26 @@
 package rollout
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/internal/listing"
 )
 
 // maxRetry is longer than the DaemonSet controller ever waits before it tries again to create a pod.
 const maxRetry = 20 * time.Minute
 
-// Refusals selects the events about pods that an object's controller could not create.
-func Refusals(of client.Object) client.MatchingFields {
-	return client.MatchingFields{"involvedObject.uid": string(of.GetUID()), "reason": "FailedCreate"}
-}
-
-// LastRefusal returns the message of the last of these events, or "" if that is so old that the controller must have retried since then
-// without a refusal.
-func LastRefusal(events []corev1.Event, now time.Time) string {
-	message, last := "", now.Add(-maxRetry)
-	for _, event := range events {
+// LastRefusal returns why the last pod of a DaemonSet could not be created, as an event says, or "" if that is so long ago that the controller
+// must have retried since then without a refusal. Whoever may write events can write any number of them, so only one at a time is in memory.
+func LastRefusal(ctx context.Context, core rest.Interface, set *appsv1.DaemonSet, now time.Time) (message string, err error) {
+	last := now.Add(-maxRetry)
+	refusals := listing.List{Resource: "events", Namespace: set.Namespace, Fields: fmt.Sprintf("involvedObject.uid=%s,reason=FailedCreate", set.UID)}
+	err = listing.Each(ctx, core, refusals, func(event corev1.Event) error {
 		at := event.LastTimestamp.Time
 		for _, other := range []time.Time{event.EventTime.Time, seriesTime(event)} {
 			if other.After(at) {
@@ -29,8 +30,12 @@ func LastRefusal(events []corev1.Event, now time.Time) string {
 		if at.After(last) {
 			message, last = event.Message, at
 		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("looking for refused pods of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
-	return message
+	return message, nil
 }
 
 func seriesTime(event corev1.Event) time.Time {

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/rollout"
@@ -162,11 +161,13 @@ func (p *examinedDriver) examineDaemonSet(ctx context.Context, set *appsv1.Daemo
 		}
 	}
 	if status.CurrentNumberScheduled < status.DesiredNumberScheduled {
-		refusals := &corev1.EventList{}
-		if err := p.list(ctx, refusals, client.InNamespace(set.Namespace), rollout.Refusals(set)); err != nil {
+		core, err := p.rest(corev1.SchemeGroupVersion)
+		if err != nil {
 			return nil, err
 		}
-		w.refused = rollout.LastRefusal(refusals.Items, time.Now())
+		if w.refused, err = rollout.LastRefusal(ctx, core, set, time.Now()); err != nil {
+			return nil, err
+		}
 	}
 	return p.examineWorkload(ctx, w, set.Spec.Selector)
 }

@@ -154,6 +154,18 @@ func TestCrowdedTeam(t *testing.T) {
 	}
 }
 
+// TestEventsOfATeam: of events, only those about objects in the report are kept: anybody in a namespace may write any number of them, with
+// names of a megabyte.
+func TestEventsOfATeam(t *testing.T) {
+	event := func(about, message string) string {
+		return fmt.Sprintf(`{"metadata":{"name":"e"},"type":"Warning","reason":"FailedMount","message":%q,"involvedObject":{"kind":"Pod","name":%q}}`, message, about)
+	}
+	cluster := serving(t, map[string]string{"/api/v1/namespaces/shop/events": listOf(event("web", "Failed to resolve"), event(strings.Repeat("much", 1<<18), "forged"))})
+	said, err := (&team{namespace: "shop"}).events(t.Context(), &examinedDriver{Cluster: cluster}, "Pod", []string{"web", "job"})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"web": "FailedMount: Failed to resolve"}, said)
+}
+
 // TestTeam: a team sees the faults in its namespace, from the SharedVolume to the events of its pods.
 func TestTeam(t *testing.T) {
 	broken := map[string]string{

@@ -134,7 +134,7 @@ func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings
 	if len(waiting.kept) == 0 {
 		return []findings.Check{findings.Pass(claimsFine, "%s bound", number(all, "claim")+" "+are(all))}, nil
 	}
-	said, err := t.events(ctx, p, "PersistentVolumeClaim")
+	said, err := t.events(ctx, p, "PersistentVolumeClaim", waiting.kept)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,11 @@ func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.C
 	if len(stuck.kept) == 0 {
 		return []findings.Check{findings.Pass(podsStarted, "%s that %s claims, and none waits to start", number(all, "pod"), map[bool]string{true: "uses", false: "use"}[all == 1])}, nil
 	}
-	said, err := t.events(ctx, p, "Pod")
+	var named []string
+	for _, of := range stuck.kept {
+		named = append(named, of.Metadata.Name)
+	}
+	said, err := t.events(ctx, p, "Pod", named)
 	if err != nil {
 		return nil, err
 	}
@@ -201,12 +205,12 @@ func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.C
 	return append(results, stuck.rest(podWaits, "pod", escape.Command("oc -n %s get pods", t.namespace))...), nil
 }
 
-// events returns the last warning about each object of a kind in the namespace, by its name.
-func (t *team) events(ctx context.Context, p *examinedDriver, kind string) (map[string]string, error) {
+// events returns the last warning about each of the named objects of a kind in the namespace, by its name.
+func (t *team) events(ctx context.Context, p *examinedDriver, kind string, named []string) (map[string]string, error) {
 	last, at := map[string]string{}, map[string]int64{}
 	return last, each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "events", Namespace: t.namespace}, func(e corev1.Event) error {
 		when := cmp.Or(e.LastTimestamp.Unix(), e.EventTime.Unix())
-		if e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == kind && (last[e.InvolvedObject.Name] == "" || when >= at[e.InvolvedObject.Name]) {
+		if e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == kind && slices.Contains(named, e.InvolvedObject.Name) && (last[e.InvolvedObject.Name] == "" || when >= at[e.InvolvedObject.Name]) {
 			last[e.InvolvedObject.Name], at[e.InvolvedObject.Name] = escape.Short(fmt.Sprintf("%s: %s", e.Reason, e.Message), 500), when
 		}
 		return nil

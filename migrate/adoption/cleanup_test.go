@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
@@ -280,4 +284,25 @@ func TestStrangers(t *testing.T) {
 		object("Pod", "p", ownedBy("ReplicaSetr")), object("Subscription", "s", nil))
 	want := []string{"ClusterServiceVersion own", "ConfigMap note", "ConfigMap raft-lock", "Pod p", "Secret key", "Subscription s"}
 	assert.Empty(t, cmp.Diff(want, foreignObjects(boat, objects)), "strangers (-want +got)")
+}
+
+// TestBindingsOfStrangers: anybody may bind accounts in a namespace, thousands in a megabyte. Of such bindings, only the role is kept, and few
+// are read at a time.
+func TestBindingsOfStrangers(t *testing.T) {
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: port, Name: "old-boat"}}
+	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}
+	var most int64
+	c := fake.NewClientBuilder().WithObjects(
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: port, Name: "own"}, Subjects: subjects, RoleRef: role},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "theirs"}, Subjects: subjects, RoleRef: role},
+	).WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if _, of := list.(*rbacv1.RoleBindingList); of {
+			most = new(client.ListOptions).ApplyOptions(options).Limit
+		}
+		return c.List(ctx, list, options...)
+	}}).Build()
+	m := &remains{input: &input{placed: placement.Decision{Namespace: port}}}
+	require.NoError(t, m.readBindings(t.Context(), c))
+	assert.ElementsMatch(t, []binding{{"RoleBinding", port, "own", subjects, role}, {"RoleBinding", "harbour", "theirs", nil, role}}, m.bindings)
+	assert.Equal(t, int64(50), most, "the number of bindings in a page")
 }

@@ -142,17 +142,22 @@ func (r Request) survey(ctx context.Context, cluster migrate.Cluster, all bool) 
 	return m, m.readNamespaces(ctx, cluster, all)
 }
 
+// readBindings reads all bindings. Anybody may write RoleBindings of a megabyte: of those outside of the driver's namespace, only the roles
+// matter.
 func (m *remains) readBindings(ctx context.Context, c client.Client) error {
 	ofCluster, ofNamespaces := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
-	if err := eachPage(ctx, c, ofCluster, func() {
+	if err := eachPage(ctx, c, ofCluster, pageSize, func() {
 		for _, b := range ofCluster.Items {
 			m.bindings = append(m.bindings, binding{"ClusterRoleBinding", "", b.Name, b.Subjects, b.RoleRef})
 		}
 	}); err != nil {
 		return err
 	}
-	return eachPage(ctx, c, ofNamespaces, func() {
+	return eachPage(ctx, c, ofNamespaces, pageOfStrangers, func() {
 		for _, b := range ofNamespaces.Items {
+			if b.Namespace != m.placed.Namespace {
+				b.Subjects = nil
+			}
 			m.bindings = append(m.bindings, binding{"RoleBinding", b.Namespace, b.Name, b.Subjects, b.RoleRef})
 		}
 	})
@@ -371,14 +376,15 @@ func (m *remains) readUsers(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// pageSize is the number of objects in one page of a list of a kind that may have very many objects.
-const pageSize = 500
+// pageSize is the number of objects in one page of a list of a kind that may have very many objects, and pageOfStrangers that of a kind whose
+// authors decide how large they are.
+const pageSize, pageOfStrangers = 500, 50
 
 // readReferences reads the references to Secrets of the driver's namespace from outside it: in volumes, snapshots, and
 // their classes.
 func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 	volumes := &corev1.PersistentVolumeList{}
-	if err := eachPage(ctx, c, volumes, func() {
+	if err := eachPage(ctx, c, volumes, pageSize, func() {
 		for _, v := range volumes.Items {
 			from := "PersistentVolume " + v.Name
 			if csi := v.Spec.CSI; csi != nil {
@@ -394,7 +400,7 @@ func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 		return err
 	}
 	classes := &storagev1.StorageClassList{}
-	if err := eachPage(ctx, c, classes, func() {
+	if err := eachPage(ctx, c, classes, pageSize, func() {
 		for _, class := range classes.Items {
 			m.referBy("StorageClass "+class.Name, class.Parameters)
 		}
@@ -404,7 +410,7 @@ func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 	for _, kind := range []string{"VolumeSnapshotClass", "VolumeSnapshotContent"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: kind + "List"})
-		err := eachPage(ctx, c, list, func() {
+		err := eachPage(ctx, c, list, pageSize, func() {
 			for _, object := range list.Items {
 				parameters, _, _ := unstructured.NestedStringMap(object.Object, "parameters")
 				m.referBy(kind+" "+object.GetName(), parameters)
@@ -418,10 +424,10 @@ func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// eachPage lists objects, and calls a function for each page of them.
-func eachPage(ctx context.Context, c client.Client, list client.ObjectList, read func()) error {
+// eachPage lists objects, so many at a time, and calls a function for each page of them.
+func eachPage(ctx context.Context, c client.Client, list client.ObjectList, size int64, read func()) error {
 	for token := ""; ; {
-		err := c.List(ctx, list, client.Limit(pageSize), client.Continue(token))
+		err := c.List(ctx, list, client.Limit(size), client.Continue(token))
 		if meta.IsNoMatchError(err) {
 			return nil
 		}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/rollout"
 	"github.com/berth-csi/berth/internal/findings/escape"
@@ -110,9 +109,5 @@ func (c *podRefusals) ofDaemonSet(ctx context.Context, name string) (string, err
 	if err != nil || live.Status.CurrentNumberScheduled >= live.Status.DesiredNumberScheduled {
 		return "", err
 	}
-	list := &corev1.EventList{}
-	if err := c.Reader.List(ctx, list, client.InNamespace(c.Namespace), rollout.Refusals(live)); err != nil {
-		return "", fmt.Errorf("listing the events of DaemonSet %s/%s: %w", c.Namespace, name, err)
-	}
-	return rollout.LastRefusal(list.Items, c.clock.Now()), nil
+	return rollout.LastRefusal(ctx, c.Kube.CoreV1().RESTClient(), live, c.clock.Now())
 }

@@ -118,7 +118,7 @@ func TestMustGather(t *testing.T) {
 		"efs.csi.aws.com/storageclasses-1.yaml":                 "name: efs-sc",
 		"efs.csi.aws.com/persistentvolumes-1.yaml":              "volumeHandle: fs-0123456789abcdef0::fsap-0123456789abcdef0",
 		"efs.csi.aws.com/persistentvolumeclaims/default-1.yaml": "name: pvc-website",
-		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/objects.yaml":         "name: website",
+		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/objects/*.yaml":       "name: website",
 		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/definition.yaml":      "kind: CustomResourceDefinition",
 		"efs.csi.aws.com/objects/securitycontextconstraints.yaml":                              "name: efs-csi-scc",
 		"efs.csi.aws.com/objects/credentialsrequests.yaml":                                     "name: openshift-aws-efs-csi-driver-node",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -11,11 +12,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -26,6 +29,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/hostile"
 )
 
@@ -172,6 +176,8 @@ func lead(resource string, of object) {
 		container := spec["containers"].([]any)[0].(object)
 		container["name"] = "driver"
 		container["volumeMounts"].([]any)[0].(object)["mountPath"] = "/var/log/amazon/efs"
+	case "customresourcedefinitions":
+		spec["scope"] = "Namespaced"
 	case "clusterserviceversions":
 		owned := spec["customresourcedefinitions"].(object)["owned"].([]any)
 		spec["customresourcedefinitions"].(object)["owned"] = append(owned, object{"name": "sharedvolumes.aws-efs.managed.openshift.io"})
@@ -258,7 +264,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *api) answer(w http.ResponseWriter, code int, of any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	if err := json.NewEncoder(w).Encode(of); err != nil {
+	err := json.NewEncoder(w).Encode(of)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) { // a client that has no memory left ends
 		a.t.Error(err)
 	}
 }
@@ -329,15 +336,88 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-func checkPairs(t *testing.T, a *api) {
-	t.Helper()
+// command returns the script, which is to collect from the server.
+func (a *api) command(folder string) *exec.Cmd {
+	a.t.Helper()
 	a.serveMetrics()
 	server := httptest.NewServer(a)
-	t.Cleanup(server.Close)
+	a.t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(a.t.TempDir(), "kubeconfig")
+	require.NoError(a.t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`, server.URL), 0o600))
+	return Command(a.t, kubeconfig, folder)
+}
+
+// TestLargeObjects: a team that fills a file with its own objects hides nobody else's.
+func TestLargeObjects(t *testing.T) {
+	a := newAPI(t, []string{"harmless"}, 0)
+	made := func(namespace, name, annotation string) object {
+		return object{"apiVersion": sharedvolume.GroupVersion.String(), "kind": "SharedVolume", "metadata": object{"namespace": namespace, "name": name, "annotations": object{"a": annotation}}}
+	}
+	large := strings.Repeat("much ", 1<<20/5)
+	for i := range 17 {
+		a.objects["sharedvolumes"] = append(a.objects["sharedvolumes"], made("aaa", fmt.Sprintf("large-%d", i), large))
+	}
+	a.objects["sharedvolumes"] = append(a.objects["sharedvolumes"], made("shop", "website", "little"))
+	folder := filepath.Join(t.TempDir(), "must-gather")
+	out, err := a.command(folder).CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	all := driver + "/apis/sharedvolumes.aws-efs.managed.openshift.io/objects"
+	files := Files(t, folder)
+	assert.Contains(t, files[all+"/shop.yaml"], "name: website")
+	assert.Contains(t, files["missing.txt"], all+"/aaa.yaml: is longer than 16777216 bytes; its head is in "+all+"/aaa.yaml.cut")
+}
+
+// limit makes a command run the script with another limit.
+func limit(t *testing.T, command *exec.Cmd, is, wanted string) {
+	t.Helper()
+	script, err := os.ReadFile(command.Path)
+	require.NoError(t, err)
+	require.Contains(t, string(script), "\n"+is+"\n")
+	command.Path = filepath.Join(t.TempDir(), "gather")
+	require.NoError(t, os.WriteFile(command.Path, []byte(strings.Replace(string(script), "\n"+is+"\n", "\n"+wanted+"\n", 1)), 0o700))
+}
+
+// TestMemoryOfTheClient: claims that fill the memory of the client keep nothing but the list of these from being collected.
+func TestMemoryOfTheClient(t *testing.T) {
+	a := newAPI(t, []string{"harmless"}, 0)
+	large := strings.Repeat("m", 1<<20)
+	for i := range 200 {
+		a.objects["persistentvolumeclaims"] = append(a.objects["persistentvolumeclaims"], object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"metadata": object{"namespace": "aaa", "name": fmt.Sprintf("large-%d", i)}, "spec": object{"volumeName": large}})
+	}
+	folder := filepath.Join(t.TempDir(), "must-gather")
+	command := a.command(folder)
+	limit(t, command, "max_memory=$((4 << 20))", "max_memory=$((1 << 20))")
+	out, err := command.CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	files := Files(t, folder)
+	assert.Regexp(t, `(?m)^`+driver+`/persistentvolumeclaims: .{0,900}out of memory.{0,900}$`, files["missing.txt"])
+	assert.Contains(t, files, driver+"/persistentvolumeclaims/team-1.yaml", "the claim to which a volume is bound")
+}
+
+// TestForgedClaims: claims that only say themselves that they are the driver's take no place of those to which its volumes are bound.
+func TestForgedClaims(t *testing.T) {
+	a := newAPI(t, []string{"harmless"}, 0)
+	for _, namespace := range []string{"aaa", "aab"} {
+		a.objects["persistentvolumeclaims"] = append(a.objects["persistentvolumeclaims"], object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"metadata": object{"namespace": namespace, "name": "forged", "annotations": object{"volume.kubernetes.io/storage-provisioner": driver}}})
+	}
+	folder := filepath.Join(t.TempDir(), "must-gather")
+	command := a.command(folder)
+	limit(t, command, "max_namespaces=500", "max_namespaces=2")
+	out, err := command.CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	files := Files(t, folder)
+	assert.Contains(t, files, driver+"/persistentvolumeclaims/team-1.yaml", "the claim to which a volume is bound")
+	assert.Contains(t, files, driver+"/persistentvolumeclaims/aaa-1.yaml")
+	assert.NotContains(t, files, driver+"/persistentvolumeclaims/aab-1.yaml", "the limit")
+}
+
+func checkPairs(t *testing.T, a *api) {
+	t.Helper()
 	above := t.TempDir()
-	folder, kubeconfig := filepath.Join(above, "a", "b", "must-gather"), filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`, server.URL), 0o600))
-	command := Command(t, kubeconfig, folder)
+	folder := filepath.Join(above, "a", "b", "must-gather")
+	command := a.command(folder)
 	asked := record(t, command.Env[0])
 	var stderr bytes.Buffer
 	command.Stderr = &stderr

@@ -1,13 +1,16 @@
 package mustgather
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
@@ -74,11 +77,48 @@ var corpus = []struct{ kind, object, log string }{
 var secret = regexp.MustCompile(`«([^»]*)»`)
 
 // TestRedact has the script redact each credential, as it is and within a longer line: a credential in a log also where it is a text in an object.
-func TestRedact(t *testing.T) {
+// functions returns the part of the script between two of its headings.
+func functions(t *testing.T, from, to string) string {
+	t.Helper()
 	script, err := os.ReadFile("../../deploy/must-gather/gather")
 	require.NoError(t, err)
-	functions := regexp.MustCompile(`(?s)\n# --- redacting secrets.*?\n# --- `).FindString(string(script))
-	require.NotEmpty(t, functions, "the part of the script that redacts")
+	part := regexp.MustCompile(`(?s)\n# --- ` + from + `.*?\n# --- ` + to).FindString(string(script))
+	require.NotEmpty(t, part, "the part of the script from %q to %q", from, to)
+	return part
+}
+
+// TestLongTexts: any team may write a text of a megabyte into the claim that the script collects, and thousands of such claims. One that took
+// minutes would keep the script from ever collecting what belongs to others.
+func TestLongTexts(t *testing.T) {
+	functions := functions(t, "untrusted input", "choosing what to collect")
+	const size = 1 << 20
+	for name, of := range map[string]string{
+		"backslashes": `\`, "quotes": `"`, "lines": "\n", "escapes of the client": "<", "letters of two bytes": "é", "marks of direction": "\u202e",
+		"URLs without users": "://", "proxies": "http_proxy=", "web tokens": "eyJ", "options": "-",
+	} {
+		// What a pattern looks for is in the line, so that each place may be the beginning.
+		text := strings.Repeat(of, size/len(of)) + " ://@ http_proxy=@ eyJa.a.a --token a"
+		object, err := json.MarshalIndent(map[string]any{"text": text}, "", "    ")
+		require.NoError(t, err)
+		for form, input := range map[string]string{"objects": string(object), "log": text} {
+			t.Run(name+", "+form, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail"+functions+"\nprintable | redact "+form)
+				cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+				cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // of all programs of the pipe
+				cmd.Stdin = strings.NewReader(input + "\n")
+				out, err := cmd.CombinedOutput()
+				require.NoError(t, ctx.Err(), "it takes more than a minute")
+				require.NoErrorf(t, err, "%.1000s", out)
+				require.Contains(t, string(out), "--token <redacted>", "what follows the long word")
+			})
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	functions := functions(t, "redacting secrets", "")
 	check := func(t *testing.T, form, text, input string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail"+functions+"\nredact "+form)

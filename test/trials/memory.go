@@ -21,4 +21,5 @@ var onMemory = []Attack{
 	{"have them quote megabytes of custom resources that a new definition does not admit", "three objects are named, with ten faults of at most 1 KiB", "olm/prediction TestLongFaults"},
 	{"have the cluster storage operator do nothing but read Subscriptions, while OLM runs a driver's operator",
 		"after an observation, it waits ten times as long as that took", "operator/clusterstorage TestSlowObservation"},
+	{"fill the memory of an administrator who runs berth adopt cleanup, with RoleBindings of very many subjects", "few are read at a time, and only their roles are kept", "migrate/adoption TestBindingsOfStrangers"},
 }

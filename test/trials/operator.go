@@ -41,4 +41,6 @@ var onOperator = []Attack{
 		"the journal has the namespace's UID", "migrate/adoption TestRecreatedNamespaceBlocksNoCleanup"},
 	{"the same to keep the cluster storage operator from starting its own operator of the driver",
 		"namespaces of former operators are recognized by their UIDs and ages", "operator/clusterstorage TestIsGone"},
+	{"fill the memory of an operator, and of doctor, by very many large events about the driver's DaemonSet, with permission to write events in its namespace",
+		"one event at a time is in memory", "drivers/rollout TestLastRefusal"},
 }

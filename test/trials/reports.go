@@ -26,6 +26,7 @@ var onReports = []Attack{
 		"as above", "internal/findings/escape TestCommand"},
 	{"put one into any field that doctor reads", "as above", "internal/doctor TestHostileFields"},
 	{"the same in a namespace that doctor -n reads, events included", "as above", "internal/doctor TestHostileTeam"},
+	{"fill the memory of whoever runs doctor -n, with events about objects with very long names", "only events about objects in the report are kept", "internal/doctor TestEventsOfATeam"},
 	{"make very many objects that wait, so that doctor -n does not show one that is broken", "a report first leaves out objects that wait, and counts what it leaves out", "internal/doctor TestCrowdedTeam"},
 	{"put a shell command, control characters or 100 kB into any field of the cluster or of a journal that a move reads",
 		"as above; lines are escaped and limited, and the test makes the list of fields from the types", "migrate/move TestHostileFields"},

@@ -121,4 +121,6 @@ var onSharedVolumes = []Attack{
 	{"reach into somebody else's namespace",
 		"RBAC: no role of teams allows it",
 		"sharedvolume TestTenants/attacks/reach_into_another's_namespace"},
+	{"get the directory or the access point of another team's claim, and empty it, by the names of a namespace and a claim, where a StorageClass makes that possible",
+		"doctor and an alert name such classes, as the driver reads them", "drivers/efs TestSharedDirectory"},
 }

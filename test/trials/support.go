@@ -28,5 +28,9 @@ var onSupport = []Attack{
 		"texts of objects are redacted one by one, without what the client does to print them; the test makes the list of fields from the types", "test/mustgather TestPairs"},
 	{"have must-gather write outside of its folder, by names in any object", "only valid names become names of files", "test/mustgather TestPairs"},
 	{"hide the objects of others in its archive, with a private key that never ends", "a key ends with its field or, in a log, with its lines", "test/mustgather TestRedact"},
+	{"keep it from collecting anything else, with claims or SharedVolumes whose texts each take it minutes", "each text takes linear time, and words of more than 2,048 characters are left out", "test/mustgather TestLongTexts"},
+	{"hide everybody's SharedVolumes with large ones, which fill the file that they are in", "the objects of each namespace have a file of their own", "test/mustgather TestLargeObjects"},
+	{"hide claims by forged ones in very many namespaces", "claims to which volumes of the driver are bound come first", "test/mustgather TestForgedClaims"},
+	{"fill the memory of the node where it runs, with large claims or SharedVolumes", "the client may take 4 GiB, and what it then cannot read is listed", "test/mustgather TestMemoryOfTheClient"},
 	{"have it collect snapshots of others, by a class name that contains line breaks", "names that are free texts are quoted", "test/e2e TestMustGatherTakesSnapshots"},
 }

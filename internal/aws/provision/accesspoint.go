@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -92,7 +93,7 @@ func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point
 
 // findAccessPoint returns the cluster's access point that matches the request, or nil. It returns an error if the cluster's access points
 // with that path differ from the request in anything else: they would give applications another user. It is also an error if the one with
-// the request's token is no longer the cluster's, or if another one gives clients root in its directory.
+// the request's token is no longer the cluster's, or if another one lets clients write in its directory as its owner.
 func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (found *efstypes.AccessPointDescription, _ error) {
 	var refused error
 	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
@@ -114,7 +115,7 @@ func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want Ac
 			case same && aws.ToString(point.ClientToken) == ownership.PointToken(fileSystem, want.Path):
 				return nil, ours
 			default:
-				if err := c.mustNotBeRoot(point, want); err != nil {
+				if err := c.mustNotWrite(point, want); err != nil {
 					return nil, err
 				}
 			}
@@ -126,21 +127,37 @@ func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want Ac
 	return nil, refused
 }
 
-// mustNotBeRoot returns an error if an access point that was not asked for makes clients root in the directory of the requested one:
-// somebody else in the account may have made it.
-func (c creator) mustNotBeRoot(point efstypes.AccessPointDescription, in AccessPoint) error {
-	id, path, user := aws.ToString(point.AccessPointId), aws.ToString(point.RootDirectory.Path), point.PosixUser
+// mustNotWrite returns an error if an access point that was not asked for lets whoever mounts through it change everything in the directory
+// of the requested one: somebody else in the account may have made it.
+func (c creator) mustNotWrite(point efstypes.AccessPointDescription, in AccessPoint) error {
+	id, path, who := aws.ToString(point.AccessPointId), aws.ToString(point.RootDirectory.Path), in.writer(point.PosixUser)
 	contains := strings.HasPrefix(in.Path+"/", strings.TrimSuffix(path, "/")+"/")
 	asked := slices.ContainsFunc(c.AccessPoints, func(a AccessPoint) bool { return a.Path == path && len(a.differences(point)) == 0 })
-	if !contains || asked || user != nil && aws.ToInt64(user.Uid) != 0 || slices.Contains(c.TrustedPoints, id) {
+	if who == "" || !contains || asked || slices.Contains(c.TrustedPoints, id) {
 		return nil
-	}
-	who := "user 0"
-	if user == nil {
-		who = "any user that a client says"
 	}
 	return fmt.Errorf("access point %s exists, but was not asked for: whoever mounts through it is %s in %s, and so in %s. Find out who made it, and delete it; if it is meant to be there, add --trust-access-point %s",
 		id, who, path, in.Path, id)
+}
+
+// groupMayWrite is the bit of the group in the permissions of a directory.
+const groupMayWrite = 0o020
+
+// writer says who a user of an access point is who may write in the requested one's directory as its owner may: user 0, the owner, or the
+// directory's group if that may write. It returns "" for other users.
+func (want AccessPoint) writer(user *efstypes.PosixUser) string {
+	if user == nil {
+		return "any user that a client says"
+	}
+	uid, groups := aws.ToInt64(user.Uid), append([]int64{aws.ToInt64(user.Gid)}, user.SecondaryGids...)
+	mode, err := strconv.ParseUint(want.Permissions, 8, 32)
+	switch {
+	case uid == 0 || uid == want.UID:
+		return fmt.Sprintf("user %d", uid)
+	case (err != nil || mode&groupMayWrite != 0) && slices.Contains(groups, want.GID):
+		return fmt.Sprintf("in group %d", want.GID)
+	}
+	return ""
 }
 
 // differences lists the differences between an access point and the requested one.

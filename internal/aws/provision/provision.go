@@ -45,7 +45,7 @@ type Request struct {
 	// Instances are the IDs of the cluster's nodes.
 	Instances    []string
 	AccessPoints []AccessPoint
-	// TrustedPoints are the IDs of access points that may be root in the directories of the requested ones.
+	// TrustedPoints are the IDs of access points that may write in the directories of the requested ones.
 	TrustedPoints []string
 }
 

@@ -306,6 +306,16 @@ func TestSquatted(t *testing.T) {
 		"an access point of user 0 for the same directory, without the tag": {func(p *place) {
 			point(p, "/b/c", &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(1)}, nil)
 		}, []string{"whoever mounts through it is user 0 in /b/c, and so in /b/c"}},
+		"an access point above the requested one, of its user": {func(p *place) {
+			point(p, "/", &efstypes.PosixUser{Uid: aws.Int64(1000), Gid: aws.Int64(1)}, mine)
+		}, []string{"whoever mounts through it is user 1000 in /, and so in /a", "--trust-access-point fsap-"}},
+		"an access point for the same directory, of its user, without the tag": {func(p *place) {
+			point(p, "/b/c", &efstypes.PosixUser{Uid: aws.Int64(2000), Gid: aws.Int64(3000)}, nil)
+		}, []string{"whoever mounts through it is user 2000 in /b/c, and so in /b/c"}},
+		"an access point in whose directory the requested one's group may write": {func(p *place) {
+			p.request.AccessPoints[1].Permissions = "0770"
+			point(p, "/b", &efstypes.PosixUser{Uid: aws.Int64(1), Gid: aws.Int64(1), SecondaryGids: []int64{3000}}, nil)
+		}, []string{"whoever mounts through it is in group 3000 in /b, and so in /b/c"}},
 		"an access point without a user": {func(p *place) { point(p, "/b", nil, mine) }, []string{"whoever mounts through it is any user that a client says in /b, and so in /b/c"}},
 		"a mount target": {func(p *place) {
 			id, evil := fileSystem(p, true), p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
@@ -359,8 +369,8 @@ func TestSettingsOfAdministrators(t *testing.T) {
 	assert.NoError(t, err, "a second run refuses them")
 }
 
-// TestRootsOfAdministrators: an administrator may have access points of user 0 that do not reach into the requested ones, or that the
-// request names.
+// TestRootsOfAdministrators: an administrator may have access points that cannot change anything in the requested ones' directories, or that
+// the request names.
 func TestRootsOfAdministrators(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -374,11 +384,11 @@ func TestRootsOfAdministrators(t *testing.T) {
 		require.NoError(t, err)
 		return *made.AccessPointId
 	}
-	add("/", 1000)
+	add("/", 1500)
 	add("/a/below", 0)
 	add("/ab", 0)
 	_, err = p.create(t.Context(), false)
-	assert.NoError(t, err, "access points that reach nothing of the requested ones")
+	assert.NoError(t, err, "access points that change nothing in the directories of the requested ones")
 	root := add("/", 0)
 	_, err = p.create(t.Context(), false)
 	assert.ErrorContains(t, err, "access point "+root+" exists, but was not asked for")
@@ -398,6 +408,7 @@ func TestPolicyDifferences(t *testing.T) {
 		`{"Statement":[{"Effect":"Allow","Principal":{"Service":"x.amazonaws.com"},"Action":"elasticfilesystem:ClientMount"}]}`:                               "its policy allows elasticfilesystem:ClientMount to Service x.amazonaws.com",
 		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":["arn:aws:iam::111111111111:role/a","222222222222"]},"Action":"elasticfilesystem:ClientMount"}]}`: "its policy allows elasticfilesystem:ClientMount to 222222222222, arn:aws:iam::111111111111:role/a",
 		`{"Statement":{"Effect":"Allow","Principal":"*","Action":"elasticfilesystem:ReplicationRead"}}`:                                                       "its policy allows elasticfilesystem:ReplicationRead to *",
+		`{"Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::222222222222:role/::111111111111:/a"},"Action":"elasticfilesystem:ClientMount"}]}`:  "its policy allows elasticfilesystem:ClientMount to arn:aws:iam::222222222222:role/::111111111111:/a",
 		`no JSON`: "its policy cannot be read: invalid character 'o' in literal null (expecting 'u')",
 	} {
 		assert.Equal(t, want, strings.Join(policyDifferences(policy, "111111111111"), "; "), policy)

@@ -125,6 +125,14 @@ func (s *statements) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]statement)(s))
 }
 
+// accountIn returns the account in an ARN, or "". The path of a role comes after that, and may contain anything.
+func accountIn(arn string) string {
+	if parts := strings.SplitN(arn, ":", 6); len(parts) == 6 && parts[0] == "arn" {
+		return parts[4]
+	}
+	return ""
+}
+
 // policyDifferences says what a policy allows beyond clientActions, and whom from other accounts it lets in. An administrator may have
 // restricted who mounts the file system, as docs/reference/security.md advises: that is no difference.
 func policyDifferences(policy, account string) (all []string) {
@@ -141,7 +149,7 @@ func policyDifferences(policy, account string) (all []string) {
 			who = "all but some"
 		}
 		foreign := len(s.Principal) == 0 || slices.ContainsFunc(s.Principal, func(name string) bool {
-			return name != "*" && name != account && !(strings.HasPrefix(name, "arn:") && strings.Contains(name, "::"+account+":"))
+			return name != "*" && name != account && accountIn(name) != account
 		})
 		further := len(s.Action) == 0 || slices.ContainsFunc(s.Action, func(action string) bool { return !slices.Contains(clientActions, action) })
 		switch {

@@ -140,11 +140,11 @@ func (e *extended) mustGather(t *testing.T) {
 	folder, _ := mustgather.Run(t, e.Cluster)
 	files := mustgather.Files(t, folder)
 	mustgather.Check(t, files, map[string]string{
-		"version":                                               e.csvOf("1.0.1").Name,
-		"cluster/clusterextensions.yaml":                        "name: " + e.Driver.Package.Name,
-		"cluster/clustercatalogs.yaml":                          "name: berth",
-		e.Driver.CSIName + "/operator/clusterroles.yaml":        "- clustercsidrivers",
-		e.Driver.CSIName + "/apis/sharedvolumes.*/objects.yaml": "name: " + e.shared.Name,
+		"version":                                                 e.csvOf("1.0.1").Name,
+		"cluster/clusterextensions.yaml":                          "name: " + e.Driver.Package.Name,
+		"cluster/clustercatalogs.yaml":                            "name: berth",
+		e.Driver.CSIName + "/operator/clusterroles.yaml":          "- clustercsidrivers",
+		e.Driver.CSIName + "/apis/sharedvolumes.*/objects/*.yaml": "name: " + e.shared.Name,
 		e.Driver.CSIName + "/namespaces/*/pods/" + e.Driver.Operator.Name + "-*/*operator.log": "Starting the operator",
 	})
 	assert.NotContains(t, files["missing.txt"], e.Driver.CSIName+"/operator: ", "it does not know what has installed the operator")

@@ -232,7 +232,7 @@ func (p *published) gather(t *testing.T) {
 	mustgather.Check(t, files, map[string]string{
 		"version":                               "aws-efs-operator.v1.0.1",
 		"efs.csi.aws.com/clustercsidriver.yaml": "type: Available",
-		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/objects.yaml":         "name: website",
+		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/objects/*.yaml":       "name: website",
 		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log": `"Starting the operator" driver="efs.csi.aws.com"`,
 	})
 	p.Delete(t, pod, binding)
