@@ -19,7 +19,7 @@ import (
 
 // Format is the rule that all bundles are read by.
 var Format = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
-	What: "A bundle is of the registry+v1 format.",
+	What: "A bundle is in the registry+v1 format.",
 	Why:  "A cluster would get only a part of the bundle, or nothing."}
 
 // Rules are all rules of this package, including those for single documents.

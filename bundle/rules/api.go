@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	acceptedRule = findings.Rule{ID: "api-server", Severity: findings.Error, What: "The API server accepts each object, and each that OLM makes from the ClusterServiceVersion.",
+	acceptedRule = findings.Rule{ID: "api-server", Severity: findings.Error, What: "The API server accepts each object of the bundle, and each object that OLM makes from the ClusterServiceVersion.",
 		Why: "The installation fails. Kinds of OpenShift and of Prometheus are not checked, except for what all objects have in common."}
 	droppedRule = findings.Rule{ID: "api-warning", Severity: findings.Warning, What: "The API server drops no field of an object, and warns of nothing.",
 		Why: "A field with a typing error has no effect, and nobody notices."}

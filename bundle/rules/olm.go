@@ -37,7 +37,7 @@ var ownChecks = []struct {
 	{findings.Rule{ID: "olm-property", Severity: findings.Error, What: "OLM understands each property, in properties.yaml and in the annotation olm.properties.",
 		Why: "OLM's tools reject the catalog, or OLM resolves nothing in the namespace."}, checkProperties},
 	{findings.Rule{ID: "olm-api", Severity: findings.Error, What: "Each definition that the ClusterServiceVersion owns or requires is called PLURAL.GROUP, as it is in the cluster.",
-		Why: "OLM's tools cannot render the bundle, and OLM resolves nothing in a namespace that has it."}, checkAPIs},
+		Why: "OLM's tools cannot render the bundle, and OLM resolves nothing in a namespace in which the bundle is installed."}, checkAPIs},
 	{findings.Rule{ID: "olm-version", Severity: findings.Error, What: "The ClusterServiceVersion has a version.",
 		Why: "OLM's tools reject the catalog."}, checkVersion},
 	{findings.Rule{ID: "upgrade-edge", Severity: findings.Error, What: "A skipRange is a range of versions, no bundle replaces or skips itself, and none skips an empty name.",

@@ -28,7 +28,7 @@ var (
 		Why:  "OLM's tools reject a document without a schema. They silently skip one with an unknown schema, so a misspelt schema or an unrendered template goes unnoticed."}
 	Object = findings.Rule{ID: "bundle-object", Severity: findings.Error,
 		What: "Every object that a bundle carries is a Kubernetes object.",
-		Why:  "OLM fails to install the bundle otherwise, and its tools do not check it."}
+		Why:  "OLM fails to install the bundle otherwise, and OLM's tools do not check the objects."}
 	Duplicate = findings.Rule{ID: "duplicate", Severity: findings.Error,
 		What: "Nothing is declared twice.",
 		Why:  "OLM's tools reject the catalog."}

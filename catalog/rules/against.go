@@ -25,7 +25,7 @@ var (
 		Why:  "OLM strands clusters that have the entry installed, without reporting it."}
 	againstGone = findings.Rule{ID: "against-gone", Severity: findings.Warning,
 		What: "Every entry of a channel in the earlier catalog is in this one.",
-		Why:  "Subscriptions that name it as startingCSV cannot be installed again."}
+		Why:  "Subscriptions that name a missing entry as startingCSV cannot be installed again."}
 	againstAPI = findings.Rule{ID: "against-api-version", Severity: findings.Warning,
 		What: "Updates from the heads of the earlier catalog remove no version of an API.",
 		Why:  "OLM refuses the update on clusters whose CustomResourceDefinition has the version in status.storedVersions: the InstallPlan fails."}

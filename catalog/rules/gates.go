@@ -60,7 +60,7 @@ type gateCheck struct {
 // fbc-target-index-pruning-check of Konflux with the policies that follow them.
 var gateTable = []gateRule{
 	{findings.Rule{ID: "bundle-format", Severity: findings.Error,
-		What:  "Catalogs for OpenShift 4.17 and later describe bundles, in a property olm.csv.metadata. In earlier ones bundles carry their objects.",
+		What:  "Catalogs for OpenShift 4.17 and later describe bundles, in a property olm.csv.metadata. In catalogs for earlier versions, bundles carry their objects.",
 		Why:   "The check check_olm_bundle_object_in_fbc or the task validate-fbc refuses the catalog.",
 		Gates: []findings.Gate{findings.Community, findings.Certified, findings.Konflux}},
 		checkFormats},

@@ -284,7 +284,7 @@ func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.
 	})
 	stop()
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %s; the same command continues", errInterrupted, progress())
+		return fmt.Errorf("%w: %s; run the same command again to continue", errInterrupted, progress())
 	}
 	if err != nil {
 		return fmt.Errorf("%w; copied before that: %s", err, progress())

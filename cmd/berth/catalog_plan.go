@@ -64,7 +64,7 @@ read from catalogd, with their priorities.
 
   # What OLM would do with the Subscriptions and ClusterExtensions of a cluster
   berth catalog plan catalog/certified --kubeconfig admin.conf`,
-		Annotations:       found("a Subscription or a ClusterExtension is stranded, refused or waits"),
+		Annotations:       found("a Subscription or a ClusterExtension is stranded or refused, or waits"),
 		Args:              o.checkArgs,
 		ValidArgsFunction: completing(folders, versionsOf, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -328,7 +328,7 @@ func TestInterruptedRequest(t *testing.T) {
 			require.ErrorAs(t, cmd.Wait(), &exit)
 			assert.NoError(t, asked.Close())
 			assert.Equal(t, exitFailed, exit.ExitCode())
-			assert.Regexp(t, `^berth: interrupted(: .*; the same command continues)?\n$`, stderr.String())
+			assert.Regexp(t, `^berth: interrupted(: .*; run the same command again to continue)?\n$`, stderr.String())
 		})
 	}
 }

@@ -27,7 +27,7 @@ var exitCodes = []exitCode{
 	{exitFine, "success: the command found nothing wrong"},
 	{exitFound, "it found something: faults, a difference, or a plan that is not safe"},
 	{exitFailed, "failure: the command could not finish, or its command line is wrong"},
-	{exitTimeout, "it timed out; the same command continues"},
+	{exitTimeout, "it timed out; run the same command again to continue"},
 }
 
 // foundAnnotation annotates commands with the meaning of exit code 1. Commands without it never end with 1.

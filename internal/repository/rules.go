@@ -83,7 +83,7 @@ var table = []rule{
 		Why: "The check check_schema_operator_ci_config refuses the change.", Gates: both}, false, false, []string{"check_schema_operator_ci_config"}, checkCI},
 	{findings.Rule{ID: "ci-catalogs", Severity: findings.Error, What: "ci.yaml names one template for each catalog.",
 		Why: "The check check_catalog_usage_ci_config refuses the change.", Gates: both}, false, false, []string{"check_catalog_usage_ci_config"}, checkMapping},
-	{findings.Rule{ID: "release-config", Severity: findings.Error, What: "release-config.yaml has the fields that pipelines know, and names templates of ci.yaml, those of olm.semver with their three channels.",
+	{findings.Rule{ID: "release-config", Severity: findings.Error, What: "release-config.yaml has the fields that pipelines know, and names templates of ci.yaml; for a template of olm.semver, it names only the channels Fast, Candidate and Stable.",
 		Why: "The checks check_validate_schema_bundle_release_config and check_bundle_release_config refuse the change.", Gates: both}, true, false, []string{"check_validate_schema_bundle_release_config", "check_bundle_release_config"}, checkReleaseConfig},
 	{findings.Rule{ID: "uses-catalogs", Severity: findings.Warning, What: "The repository's catalogs offer the operator.",
 		Why: "The check check_using_fbc warns: the published catalog can then change without a new bundle.", Gates: community}, false, true, []string{"check_using_fbc"}, checkUsesCatalogs},

@@ -22,7 +22,7 @@ type Failure struct {
 var Failures = []Failure{
 	{"somebody deletes the `ManilaDriver` while its operator runs",
 		"before: refused, `management-state`. During: the hand-over stops. `berth adopt` itself never writes it"},
-	{"the same with the `AWSEBSDriver`, when there are no volumes but snapshots",
+	{"the same with the `AWSEBSDriver`, when there are snapshots but no volumes",
 		"the same"},
 	{"an old and a new node pod of EBS are on a node at the same time, and one deletes the socket of the other",
 		"cannot happen: the DaemonSet stays the same one, and ends the old pod of a node before it starts the new one"},
@@ -40,7 +40,7 @@ var Failures = []Failure{
 		"refused, `selectors`"},
 	{"the API, a namespace or a ClusterExtension is deleted, and finalizers run",
 		"nothing deletes APIs or namespaces. Only `berth adopt apply` deletes a ClusterExtension, and it orphans the objects"},
-	{"an update is pending or half done, there is a second Subscription, or another catalog",
+	{"an update is pending or half done, or there is a second Subscription or another catalog",
 		"refused, `pending-update`, `installed-version`, `subscriptions`; the catalog does not matter"},
 	{"the tool crashes, a cache is old, a permission or OLM is missing",
 		"the same command continues; preconditions fail on old state"},

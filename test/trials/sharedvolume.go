@@ -115,7 +115,7 @@ var onSharedVolumes = []Attack{
 	{"change, delete or redefine the policy, so that grants are not required",
 		"the policy is cluster-scoped, and without it grants are required",
 		"sharedvolume TestTenants/attacks/open_the_door"},
-	{"have the policy deleted while the operator is down, in a cluster whose driver is still the community operator's, so that it begins open again",
+	{"get the policy deleted while the operator is down, in a cluster whose driver is still the community operator's, so that the cluster begins open again",
 		"the cluster-scoped objects that show where a cluster comes from also record that there was a policy",
 		"sharedvolume TestRestartBeforeAdoption"},
 	{"reach into somebody else's namespace",

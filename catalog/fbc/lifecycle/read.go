@@ -14,11 +14,11 @@ var (
 		What: "A lifecycle has the fields of its schema and no others, and dates are YYYY-MM-DD.",
 		Why:  "OpenShift's console shows that the support of the package is not known."}
 	phases = findings.Rule{ID: "lifecycle-phases", Severity: findings.Warning,
-		What: "The phases of a version are in order and end after they start, and each starts on the day after the one before ends.",
-		Why:  "On a day of a gap or of an overlap, nobody can say how the version is supported."}
+		What: "The phases of a version are in order and end after they start, and each phase starts on the day after the previous phase ends.",
+		Why:  "On a day in a gap or an overlap, nobody can say how the version is supported."}
 	versions = findings.Rule{ID: "lifecycle-versions", Severity: findings.Warning,
-		What: "The versions in a lifecycle are MAJOR.MINOR in quotes, and each is there once.",
-		Why:  "OpenShift's console looks for the minor version of what is installed, and finds another one or none."}
+		What: "The versions in a lifecycle are MAJOR.MINOR in quotes, and each occurs once.",
+		Why:  "OpenShift's console looks for the minor version of the installed operator, and finds a wrong version or none."}
 )
 
 // Rules are all rules of this package.
