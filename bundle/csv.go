@@ -90,7 +90,7 @@ func skipRange(d drivers.Driver, opts Options) string {
 	return opts.SkipRange
 }
 
-// maturity follows semantic versioning.
+// maturity returns the maturity of a version, as semantic versioning defines it.
 func maturity(opts Options) string {
 	if opts.Version.Major == 0 || len(opts.Version.Pre) > 0 {
 		return "alpha"

@@ -47,8 +47,8 @@ func (e Engine[P]) NewPlan(ctx context.Context, cluster Cluster, r Request[P]) (
 }
 
 // Ensure returns the plan to apply: the plan and the status of the migration in progress, or the plan of the completed migration, which
-// has no steps left, or else a new plan. It fails if the migration in progress differs from the request, or if the result of the completed
-// migration was removed.
+// has no steps left if its result still holds, or else a new plan. It fails if the migration in progress differs from the request, or if
+// Holds fails.
 func (e Engine[P]) Ensure(ctx context.Context, cluster Cluster, r Request[P]) (P, *Status[P], error) {
 	p, status, err := e.resume(ctx, cluster, r, r.Conflicts)
 	if err != nil || status != nil {
@@ -100,8 +100,8 @@ func (e Engine[P]) resume(ctx context.Context, cluster Cluster, r Request[P], co
 	return open.Plan.(P), status, err
 }
 
-// completed returns the plan of the requested migration if it is complete, and reports whether its result is still in place. It fails if
-// the result was removed.
+// completed returns the plan of the requested migration if the migration is complete, and reports whether its result is still in place.
+// If the result was removed, the error may say what is gone.
 func (e Engine[P]) completed(ctx context.Context, cluster Cluster, r Request[P], conflicts func(P) error) (P, bool, error) {
 	var none P
 	found, err := e.findJournals(ctx, cluster, func(p P) bool { return r.Matches(p) && conflicts(p) == nil })

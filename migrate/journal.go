@@ -31,7 +31,7 @@ const (
 	RolledBack  Phase = "RolledBack"  // its rollback is complete
 )
 
-// Journal is the record of a migration in the cluster: its plan, and which steps were started when. The next step is decided from the
+// Journal is the record of a migration in the cluster: its plan, and the steps with their start times. The next step is decided from the
 // observed state and not from the journal. The only exceptions are facts that the cluster does not show; a migration keeps them in Notes.
 type Journal struct {
 	Plan  Plan

@@ -10,7 +10,7 @@ import (
 )
 
 // A filledSecret is a Secret among the driver's assets that one of the driver's own controllers fills. It is ready once the cache shows
-// its complete content, or after several failures. A pod that is created before that would have to be replaced at once.
+// its complete content, or after several failures. A pod that is created earlier would have to be replaced at once.
 type filledSecret struct {
 	secret  *objects.WatchedObject
 	applier *objects.Applier

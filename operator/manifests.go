@@ -26,8 +26,8 @@ type operand struct {
 const monitoringLabel = "openshift.io/cluster-monitoring"
 
 // render renders the driver's objects for a namespace, with the images that getenv returns, and labels them as this
-// operator's. It leaves out Namespaces that the driver is not in. The cluster's own monitoring is for parts of the
-// platform, so it collects metrics in the driver's namespace if the driver is permanent.
+// operator's. It leaves out Namespaces that the driver is not in. The cluster's own monitoring is only for parts of the platform, so it
+// collects metrics in the driver's namespace only if the driver is permanent.
 func render(driver drivers.Driver, getenv func(string) string, namespace string, permanent bool) *operand {
 	var missing []string
 	image := func(env string) string {

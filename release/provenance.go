@@ -36,7 +36,7 @@ type predicate struct {
 	} `json:"runDetails"`
 }
 
-// provenance returns the provenance of an image in JSON: the commit, the version of Go, and images of others that went into the release.
+// provenance returns the provenance of an image in JSON: the commit, the version of Go, and others' images in the release.
 func (r *release) provenance(p pushed) ([]byte, error) {
 	s := statement{
 		Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1",

@@ -27,7 +27,7 @@ type limiter struct {
 	count                         int       // of claims bound since the limit was last considered
 }
 
-// observe records that a claim is bound, latency after the binder could bind it. waiting is whether more claims of the namespace wait for
+// observe records that a claim is bound, latency after the binder could bind it. waiting says whether more claims of the namespace wait for
 // a slot; if not, the interval to the next bound claim means nothing.
 func (l *limiter) observe(now time.Time, latency time.Duration, waiting bool) {
 	l.latency = average(l.latency, latency)

@@ -53,8 +53,8 @@ func addOrphans(mgr manager.Manager) error {
 		})
 }
 
-// enqueueVolumes enqueues the volumes of a deleted SharedVolume. These volumes may have been released earlier, or never bound, so no
-// event about them may come.
+// enqueueVolumes enqueues the volumes of a deleted SharedVolume. These volumes may have been released earlier, or never bound, so there
+// may be no event about them.
 func enqueueVolumes(_ context.Context, gone event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	sv := gone.Object.(*v1alpha1.SharedVolume)
 	for _, name := range []string{volumeName(sv), communityVolumeName(sv)} {

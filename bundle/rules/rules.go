@@ -276,8 +276,8 @@ func (c *checked) forValidators() *manifests.Bundle {
 // incompressible is a size in bytes that is far below the limit of a bundle even without compression.
 const incompressible = 512 << 10
 
-// compressedSize returns the total size of files after OLM's compression and encoding. Compressing is slow, so small files are
-// not compressed.
+// compressedSize returns the total size of files after OLM's compression and encoding. Compressing is slow, so files that
+// are small in total are not compressed.
 func compressedSize(size int64, files []registryv1.File) (sum int64) {
 	if size < incompressible {
 		return size

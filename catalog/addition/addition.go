@@ -331,7 +331,7 @@ func (e *edited) addToSubstitutes(ctx context.Context) error {
 	return e.addEntries(places)
 }
 
-// latest returns the name of the bundle that has the place of the named one after all substitutions of the template.
+// latest returns the name of the bundle that stands in place of the named bundle after all substitutions of the template.
 func (e *edited) latest(ctx context.Context, name string) (string, error) {
 	var said struct {
 		Substitutions []struct {
@@ -508,7 +508,7 @@ func hasImage(bundles []declcfg.Bundle, from string) bool {
 	return slices.ContainsFunc(bundles, func(b declcfg.Bundle) bool { return b.Image == from })
 }
 
-// chosen returns the chosen ones of the existing channels or lists.
+// chosen returns the names of the existing channels or lists that get the bundle.
 func (e *edited) chosen(names []string) ([]string, error) {
 	if len(e.request.Channels) == 0 {
 		if len(names) == 1 {

@@ -1,7 +1,7 @@
 // Package build builds the catalog of a package from its bundles: from their folders alone, or from a template, a short file that people
 // write. A template lists the bundles, as folders or images, and says which of them each channel offers. Defaults come from the bundles,
-// so most of a template can be left out. From opm's templates, opm's own library makes the documents, so they are the same as in opm:
-// this package only reads the bundles.
+// so most of a template can be left out. For opm's templates, opm's own library makes the documents, so they are the same as opm's own.
+// This package only reads the bundles for them.
 //
 // Every rule of package rules is applied to the built catalog, so that OLM can work with it. All findings are reported at once, at
 // the lines of the template or the bundles that cause them. The same input always gives the same catalog.

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Schema is the name and version of the JSON of a Diff. It changes when a field does.
+// Schema is the name and version of the JSON of a Diff. It changes when a field changes.
 const Schema = "berth.catalog-diff.v1"
 
 // Diff is the difference between two catalogs.

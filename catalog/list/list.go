@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Schema is the name and version of the JSON of lists. It changes when a field does.
+// Schema is the name and version of the JSON of lists. It changes when a field changes.
 const Schema = "berth.catalog-list.v1"
 
 // Package is a line of a list of packages.

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Schema is the name and version of the JSON of a mirror. It changes when a field does.
+// Schema is the name and version of the JSON of a mirror. It changes when a field changes.
 const Schema = "berth.catalog-mirror.v1"
 
 // Document describes a mirror or, in a dry run, a planned one.
@@ -79,7 +79,7 @@ type Channel struct {
 type Image struct {
 	// Source is the image as the catalog names it; it is empty for the catalog's own image.
 	Source string `json:"source,omitempty"`
-	// Destination is its name in the destination.
+	// Destination is the image's name in the destination.
 	Destination string `json:"destination"`
 	Digest      string `json:"digest"`
 	// Size is the number of bytes of the image with everything attached to it, and Missing the number that the destination lacked.
@@ -142,7 +142,7 @@ type Mirror struct {
 	own      *oci.Transfer // of the catalog
 	ownWhole *oci.Whole
 
-	before, record *record // the destination's record of the catalog before and after
+	before, record *record // the destination's record of the catalog before and after mirroring
 	strikes        strikes
 	failed         faults // of images
 }
@@ -266,7 +266,7 @@ func (k *keptPackage) report() Package {
 // noRegistry is a name that no registry can have.
 const noRegistry = "mirror.invalid"
 
-// Shown returns a reference for messages: without noRegistry, which stands for the registry of a catalog that is in none yet.
+// Shown returns a reference for messages, without noRegistry, which stands for the registry of a catalog that is not in any registry yet.
 func Shown(reference string) string { return strings.TrimPrefix(reference, noRegistry+"/") }
 
 // catalogReference returns the reference that the catalog's image has until it is in a registry.
@@ -285,7 +285,8 @@ func (m *Mirror) Inspect(ctx context.Context, from oci.Source, to oci.Destinatio
 		if err := m.inspectCatalog(ctx); err != nil {
 			return err
 		}
-		m.block() // nothing asks for what is blocked
+		m.block()
+		m.unlisted = slices.DeleteFunc(m.unlisted, func(b *fbc.Bundle) bool { return m.isBlocked(b.Image) }) // nothing asks for a blocked bundle
 		if err := m.addUnlisted(ctx, from); err != nil {
 			return err
 		}
@@ -342,14 +343,19 @@ func (m *Mirror) inspectCatalog(ctx context.Context) error {
 // block moves the images that the user does not want from needs to blocked.
 func (m *Mirror) block() {
 	m.needs = slices.DeleteFunc(m.needs, func(n need) bool {
-		// References name the registry of Docker Hub index.docker.io, but people write docker.io.
-		written := strings.Replace(n.reference, name.DefaultRegistry+"/", "docker.io/", 1)
-		is := slices.ContainsFunc(m.Blocked, func(b *regexp.Regexp) bool { return b.MatchString(n.reference) || b.MatchString(written) })
+		is := m.isBlocked(n.reference)
 		if is {
 			m.blocked = append(m.blocked, n.reference)
 		}
 		return is
 	})
+}
+
+// isBlocked reports whether the user does not want an image.
+func (m *Mirror) isBlocked(reference string) bool {
+	// References name the registry of Docker Hub index.docker.io, but people write docker.io.
+	written := strings.Replace(reference, name.DefaultRegistry+"/", "docker.io/", 1)
+	return slices.ContainsFunc(m.Blocked, func(b *regexp.Regexp) bool { return b.MatchString(reference) || b.MatchString(written) })
 }
 
 // Fault returns the errors of images that cannot be mirrored. If there are any, the catalog is not mirrored either.
@@ -380,7 +386,7 @@ func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
 	for i, w := range m.wholes {
 		group.Go(func() error {
 			if groupCtx.Err() != nil {
-				return nil // another one failed
+				return nil // another image failed
 			}
 			err := m.strikes.each(groupCtx, m.images[i].Source, m.images[i].Size, &slow, m.Time, func(ctx context.Context) error { return m.transfer.Copy(ctx, w) })
 			if err == nil {

@@ -49,10 +49,10 @@ func ParseSelection(text string) (Selection, error) {
 	return s, nil
 }
 
-// prefixed matches a v before a version, as Git's tags have it.
+// prefixed matches a v before a version, as in Git tags.
 var prefixed = regexp.MustCompile(`(^|[\s<>=!|])v(\d)`)
 
-// withoutV returns a hint for a range in which each version is right but for a v before it.
+// withoutV returns a hint for a range that is valid once the v before its versions is removed.
 func withoutV(versions string) string {
 	plain := prefixed.ReplaceAllString(versions, "$1$2")
 	if _, err := semver.ParseRange(plain); err != nil || plain == versions {
@@ -77,7 +77,8 @@ func alternatives(versions string) (all []versionRange) {
 // inclusive matches bounds that include their own version, such as >=1.2.0.
 var inclusive = regexp.MustCompile(`([<>])=\s*([^\s<>=]+)`)
 
-// rebuilds returns the condition that bounds with build metadata add to a range: they are its oldest and newest rebuilds.
+// rebuilds returns the condition that bounds with build metadata add to a range: >=1.2.0+2 excludes
+// 1.2.0+1, and <=1.2.0+2 excludes 1.2.0+3.
 func rebuilds(alternative string) semver.Range {
 	var all []semver.Range
 	for _, bound := range inclusive.FindAllStringSubmatch(alternative, -1) {
@@ -117,7 +118,7 @@ func (s Selection) chosen(g *upgrade.Graph) (all []*upgrade.Entry) {
 	return all
 }
 
-// chosen returns the entries of a channel that an alternative chooses. A version chooses its exact match, if there is one.
+// chosen returns the entries of a channel that an alternative chooses. A version chooses only its exact match, if there is one.
 func (r versionRange) chosen(g *upgrade.Graph) (all []*upgrade.Entry) {
 	if r.version != nil {
 		return fbc.MatchVersion(*r.version, g.Entries, func(e *upgrade.Entry) *semver.Version { return e.Number })

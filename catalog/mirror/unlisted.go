@@ -134,6 +134,9 @@ func (m *Mirror) addUnlisted(ctx context.Context, from oci.Source) error {
 	for _, n := range m.needs {
 		known[n.reference] = true
 	}
+	for _, reference := range m.blocked {
+		known[reference] = true
+	}
 	for i, b := range m.unlisted {
 		if warnings[i] != "" {
 			m.Warnings = append(m.Warnings, warnings[i])

@@ -12,7 +12,7 @@ import (
 )
 
 // The beginning and the end of a property with an object of a bundle, in base64. A JSON object begins with a brace and a quote, so
-// its base64 begins like this, and every YAML reader takes it for a string.
+// its base64 begins with ofObject, and every YAML reader takes the base64 for a string.
 const (
 	encodedBegin = `{"data":"`
 	encodedEnd   = `"}`

@@ -187,7 +187,7 @@ const listedRisks = 5
 // large head, each after a different earlier head.
 const comparedSizes = 8
 
-// accessAgainst reports what the heads of channels ask for that the heads of the same channels in the earlier package did not ask for.
+// accessAgainst reports the requests of channel heads that are new compared with the heads of the same channels in the earlier package.
 // Channels with the same heads share one finding.
 func accessAgainst(p, was *fbc.Package, place Place) (found []*findings.Finding) {
 	reported := map[[2]string]bool{}

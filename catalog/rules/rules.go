@@ -69,7 +69,7 @@ func Check(c *fbc.Catalog) []*findings.Finding {
 // for concurrent use.
 type Place func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding
 
-// CheckAt is like Check, for a catalog that was built from other files: place reports faults there.
+// CheckAt is like Check, but does not check lifecycles, and is for a catalog that was built from other files: place reports faults in them.
 func CheckAt(c *fbc.Catalog, place Place) []*findings.Finding {
 	return eachPackage(c, func(p *fbc.Package) []*findings.Finding { return checkPackage(p, place) })
 }

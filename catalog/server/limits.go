@@ -106,7 +106,7 @@ func (s stopwatch) TagConn(ctx context.Context, info *stats.ConnTagInfo) context
 	return context.WithValue(ctx, accountKey{}, newAccount(s.flight, info.RemoteAddr))
 }
 
-// HandleConn releases the room of a connection when it ends.
+// HandleConn closes the account of a connection when the connection ends.
 func (s stopwatch) HandleConn(ctx context.Context, event stats.ConnStats) {
 	if _, ends := event.(*stats.ConnEnd); ends {
 		ctx.Value(accountKey{}).(*account).close()

@@ -189,8 +189,8 @@ func (s *Source) Images(ctx context.Context, allowed []string) oci.Source {
 	return oci.PublicRegistries(ctx, append([]string{s.Host}, allowed...)...)
 }
 
-// Check fails unless check allows the catalog's image in its registry. It checks no other sources: the image in a folder that a catalog
-// was mirrored to was built there.
+// Check fails unless check allows the catalog's image in its registry. It checks no other sources: the image of a mirrored catalog
+// was built in its folder.
 func (s *Source) Check(ctx context.Context, check func(context.Context, oci.Source, *oci.Whole) error) error {
 	if s.Host == "" {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
-// Schema is the name and version of the JSON of a Document. It changes when a field does.
+// Schema is the name and version of the JSON of a Document. It changes when a field changes.
 const Schema = "berth.catalog-lifecycle.v1"
 
 // Document holds the support of packages.

@@ -58,7 +58,7 @@ func takesCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
 }
 
-// commandsNamed returns the commands with a name below another command, as they are called. Those that are named as in opm are for people who
+// commandsNamed returns the full names of the commands with a name below another command. It omits opm's commands, which are for people who
 // know them.
 func commandsNamed(above *cobra.Command, name string) (paths []string) {
 	for _, sub := range above.Commands() {

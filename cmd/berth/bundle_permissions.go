@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/internal/findings/outline"
 )
 
-// permissionsSchema is the name and version of the JSON of a bundlePermissions document.
+// permissionsSchema is the name and version of the JSON of a permissionsDocument.
 const permissionsSchema = "berth.bundle-permissions.v1"
 
 // permissionsDocument lists the access that a bundle requests, in JSON.

@@ -22,8 +22,8 @@ import (
 // completionTimeout limits how long a shell waits for a cluster.
 const completionTimeout = 3 * time.Second
 
-// completerOf returns the parent, kubectl or oc, that runs this program to complete the arguments of its plugin. The program's name says
-// that. Under any other name, it returns "".
+// completerOf returns the parent, kubectl or oc, that runs this program to complete the arguments of its plugin. The parent is part of the
+// program's name. For any other name, completerOf returns "".
 func completerOf(program string) string {
 	parent, is := strings.CutSuffix(filepath.Base(program), "_complete-berth")
 	if is && slices.Contains(parents, parent) {

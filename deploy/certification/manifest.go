@@ -193,7 +193,7 @@ type lunStressTest struct {
 	Timeout   string
 }
 
-// stress has more volumes than 256, from where numbers of LUNs may be wrong, and also serves drivers that have none.
+// stress has more than 256 volumes, because numbers of LUNs may be wrong from there on. It also serves drivers without LUNs.
 var stress = lunStressTest{PodsTotal: 260, Timeout: "40m"}
 
 // storageClass returns the StorageClass that an administrator has to create, or nil if the operator creates one that comes from no

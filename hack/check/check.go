@@ -25,7 +25,7 @@ func Main(command string, check func() (found []string, err error)) {
 	}
 }
 
-// EachFile calls do with each file that git knows or would add, of all or of those that match patterns.
+// EachFile calls do with each file that git knows or would add. With patterns, it calls do only with matching files.
 func EachFile(do func(file string, content []byte) error, patterns ...string) error {
 	out, err := exec.Command("git", append([]string{"ls-files", "-z", "--cached", "--others", "--exclude-standard"}, patterns...)...).Output()
 	if err != nil {

@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 		"internal/repository", "lab", "migrate", "olm", "operator", "sharedvolume"},
 }
 
-// refused are packages that shipped programs may not import, with the reason. The rooms in except may. Sizes belong to programs without
+// refused are packages that shipped programs may not import, with the reason. The rooms in except may. Sizes are of programs without
 // symbols, for linux/amd64.
 var refused = []struct {
 	packages []string
@@ -78,14 +78,14 @@ var refused = []struct {
 		"that imports go-cmp, which makes berth 28 MB larger; only package olm/crdsafety needs its words, as OLM prints them", []string{"olm"}},
 	{[]string{"k8s.io/client-go/kubernetes", "github.com/openshift/client-go/config/clientset/versioned"},
 		"the client of all groups of an API makes berth 10 MB larger (94.6 MB with it, 84.5 MB without); use that of one group, such as " +
-			"k8s.io/client-go/kubernetes/typed/core/v1", []string{"operator", "cmd"}}, // the operators have their informers by it
+			"k8s.io/client-go/kubernetes/typed/core/v1", []string{"operator", "cmd"}}, // the operators' informers need it
 	{[]string{"k8s.io/cli-runtime/pkg/genericclioptions", "k8s.io/cli-runtime/pkg/genericiooptions", "k8s.io/cli-runtime/pkg/printers", "k8s.io/cli-runtime/pkg/resource"},
 		"that makes berth 2.6 times as large; bind the flags of a connection by k8s.io/client-go/tools/clientcmd", nil},
 	{[]string{"k8s.io/client-go/util/retry"},
 		"that returns nil if a write does not succeed before its deadline; use package operator/objects", nil},
 }
 
-// linkedOnly are packages that only one program may link, directly or not, with the reason. Its main package is in only.
+// linkedOnly are packages that only one program may link, directly or not, with the reason. only is the main package of that program.
 var linkedOnly = []struct {
 	packages     []string // and those below
 	only, reason string

@@ -142,7 +142,7 @@ const moved = `<!doctype html>
 <p>This page is now <a href="%[1]s">here</a>.</p>
 `
 
-// redirect makes the address that each page had before there were folders on the site lead to the page.
+// redirect makes the former address of each page, from before the site had folders, lead to the page.
 func redirect(site string) error {
 	pages, err := pages()
 	if err != nil {

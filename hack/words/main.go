@@ -18,7 +18,7 @@ func main() {
 	check.Main("words", checkFiles)
 }
 
-// checkFiles returns a line for each word that has a better one, and one that says what to do.
+// checkFiles returns a line for each word that has a better one, and a last line that says what to do.
 func checkFiles() (found []string, err error) {
 	err = check.EachFile(func(file string, content []byte) error {
 		if isOurs(file) {
@@ -130,7 +130,7 @@ type rule struct {
 	names bool
 	// comments limits the rule to comments of Go.
 	comments bool
-	// but are correct phrases that contain this one, such as an API's.
+	// but are correct phrases that contain this phrase, such as names in an API.
 	but []string
 }
 
@@ -138,7 +138,7 @@ func (r rule) appliesTo(file string) bool {
 	return len(r.in) == 0 || slices.ContainsFunc(r.in, func(folder string) bool { return strings.HasPrefix(file, folder+"/") })
 }
 
-// matches tells whether the phrase is among words, and not only as part of one that is right.
+// matches tells whether the phrase is among words, and not only as part of a correct phrase.
 func (r rule) matches(words []string) bool {
 	right := 0
 	for _, phrase := range r.but {

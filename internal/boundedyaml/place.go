@@ -93,15 +93,15 @@ var (
 )
 
 // Fault returns the fault of YAML that sigs.k8s.io/yaml rejects, and its offset. The line numbers of the decoder need corrections: they
-// count from 1 in errors of its scanner and from 0 in errors of its parser, and are missing for the first line and in later errors. The
-// decoder reports no columns.
+// count from 1 in errors of its scanner and from 0 in errors of its parser, and are missing for the first line and in errors of later
+// steps. The decoder reports no columns.
 func Fault(source []byte, err error) (offset int, message string) {
 	line, message := yamlErrorLine(err)
 	// For a bracket or quote that is never closed, version 3 of the decoder reports where it began.
 	parsed, parseErr := Parse(source)
 	begin, _ := yamlErrorLine(parseErr)
 	if begin == 0 {
-		begin = line // the decoder reports none
+		begin = line // version 3 reports no line
 	}
 	offset = -1
 	switch {
@@ -116,7 +116,7 @@ func Fault(source []byte, err error) (offset int, message string) {
 	case strings.HasPrefix(message, "unknown anchor"):
 		name := strings.Trim(strings.Fields(message)[2], "'")
 		alias := regexp.MustCompile(`(?m)(?:^|[:?,\[{-])\s*(\*` + regexp.QuoteMeta(name) + `)(?:$|[\s,\]}])`)
-		if match := alias.FindSubmatchIndex(source); match != nil { // otherwise the line begins with it
+		if match := alias.FindSubmatchIndex(source); match != nil { // otherwise the alias is at the beginning of the line
 			offset = match[2]
 		}
 	case strings.HasPrefix(message, "invalid map key"), strings.HasPrefix(message, "unsupported map key"):
@@ -154,7 +154,7 @@ func suspect(source []byte, begin int, message string) int {
 	return begin + len(line) - len(bytes.TrimLeft(line, " \t"))
 }
 
-// unusableKey returns the first key of a mapping that is null, a mapping or a list.
+// unusableKey returns the first mapping key that is null, a mapping or a list.
 func unusableKey(node *Node) *Node {
 	for i, content := range node.Content {
 		isKey, key := node.Kind == MappingNode && i%2 == 0, content

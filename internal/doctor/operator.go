@@ -120,7 +120,7 @@ func (w workload) isComplete() bool {
 	return w.observed && w.available >= w.want && w.updated >= w.want
 }
 
-// allOf says that all pods are available.
+// allOf returns the words for all pods of a workload.
 func allOf(pods int32) string {
 	if pods == 1 {
 		return "its pod"
@@ -151,7 +151,7 @@ func (w workload) judge(troubles []string) findings.Check {
 	return findings.Warn(rolloutPending, "wait", "%s", state)
 }
 
-// maxRefusal is the maximum length of a refusal in a result, in bytes.
+// maxRefusal is the maximum length of a refusal in a result, in characters.
 const maxRefusal = 500
 
 // helpForRefusal returns advice about refused pods.

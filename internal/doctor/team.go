@@ -20,8 +20,8 @@ import (
 // maxOfTeam is the maximum number of faulty objects of a kind in a report.
 const maxOfTeam = 20
 
-// few keeps the first objects of a kind, and counts the others. A bad one takes the place of one that is only suspicious, so that no number
-// of these hides it.
+// few keeps the first objects of a kind, and counts the others. A bad object takes the place of a merely suspicious one, so that many
+// suspicious objects do not hide it.
 type few[T any] struct {
 	bad  func(T) bool
 	kept []T

@@ -11,7 +11,7 @@ import (
 	"regexp"
 )
 
-// Schema is the name and version of the JSON of reports. It changes when a field does.
+// Schema is the name and version of the JSON of reports. It changes when a field changes.
 const Schema = "berth.findings.v1"
 
 // baselineLimit is the maximum size of a baseline file.

@@ -35,8 +35,8 @@ func (r Report) WriteTerminal(w io.Writer, columns int, colour bool) error {
 	return err
 }
 
-// wrapped returns a text after a mark with a display width, wrapped between words to the number of columns if possible. Later lines are
-// indented like the text.
+// wrapped returns mark, which is displayed in width columns, and after it the text, wrapped between words to the number of columns if
+// possible. Later lines are indented like the text.
 func wrapped(mark string, width int, text string, columns int) string {
 	var lines strings.Builder
 	lines.WriteString(mark)

@@ -75,7 +75,7 @@ func payload(ctx context.Context, from Source, w *Whole, layer v1.Descriptor) ([
 	return text, nil
 }
 
-// Refused returns an error as one about a single image: other images may be fine.
+// Refused marks an error as an error about a single image: other images may be fine.
 func Refused(err error) error { return contentErrorf("%v", err) }
 
 // Walk finds the parts of an image.

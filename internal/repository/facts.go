@@ -36,7 +36,7 @@ type Facts struct {
 	Channels       []string `json:"channels"`
 	DefaultChannel string   `json:"defaultChannel"`
 	OpenShift      string   `json:"openShift"`
-	// OpenShiftGiven says that the annotation with the value OpenShift exists.
+	// OpenShiftGiven says that the annotation exists whose value is in the field OpenShift.
 	OpenShiftGiven bool `json:"openShiftGiven"`
 }
 

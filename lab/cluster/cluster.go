@@ -5,11 +5,11 @@
 // run pods as local processes; and optionally real nodes and the Operator Lifecycle Manager. All of it listens on its
 // own loopback addresses, or in network namespaces, and keeps its files in one folder.
 //
-// A separate process, the keeper, owns a cluster. It is the program that requested the cluster, started once more, and
-// it stops everything when that program ends, even if it is killed. Therefore a program that uses this package must
-// first call Main (a test) or Init.
+// A separate process, the keeper, owns a cluster. It is the program that requested the cluster, started once more. The keeper stops
+// everything when the first process ends, even if that process is killed. Therefore a program that uses this package must first call Main
+// (a test) or Init.
 //
-// It needs Linux, where all of 127.0.0.0/8 is loopback and the kernel can kill orphans.
+// The package needs Linux, where all of 127.0.0.0/8 is loopback and the kernel can kill orphans.
 package cluster
 
 import (
@@ -46,14 +46,14 @@ type Options struct {
 	Images map[string]string `json:"images,omitempty"`
 	// RealNodes is the number of workers that are real nodes, with a kubelet and containers: see package realnode. The real nodes are
 	// masters, too, as in a small cluster. The process nodes keep the role control-plane, and DaemonSets for Linux do not select them. If
-	// RealNodes is 0, there is one worker, and it is a process node. A real node can pull only the images in ImageArchives and those in Images, which hold
-	// nothing but the program in /usr/bin.
+	// RealNodes is 0, there is one worker, and it is a process node. A real node can pull only the images in ImageArchives and in Images. An
+	// image in Images holds only the program, in /usr/bin.
 	RealNodes int `json:"realNodes,omitempty"`
 	// ImageArchives maps image repositories, without tag or digest, to whole images: files as "docker save" writes
 	// them, or folders with an OCI layout. Process nodes only report their containers as running.
 	ImageArchives map[string]string `json:"imageArchives,omitempty"`
 	// Reachable maps addresses, "IP:port", where programs on real nodes expect a server, such as a cloud's metadata
-	// service, to the addresses of servers on this machine. Programs on real nodes reach nothing else on it.
+	// service, to the addresses of servers on this machine. Programs on real nodes reach nothing else on this machine.
 	Reachable map[string]string `json:"reachable,omitempty"`
 	// Durable makes etcd sync each write to disk, as in a real cluster. Benchmarks need that.
 	Durable bool `json:"durable,omitempty"`

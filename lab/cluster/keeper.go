@@ -27,7 +27,7 @@ const keeperVariable = "BERTH_CLUSTER_KEEPER"
 
 // assignment describes the cluster that a keeper runs.
 type assignment struct {
-	Dir     string    `json:"dir"` // empty: a temporary one
+	Dir     string    `json:"dir"` // empty: a temporary folder
 	Tools   tools.Dir `json:"tools"`
 	CRDs    []string  `json:"crds"` // files of definitions
 	Options Options   `json:"options"`
@@ -37,8 +37,8 @@ type assignment struct {
 	NodePrograms realnode.Programs `json:"nodePrograms"`
 }
 
-// message is a line of JSON on a keeper's standard output, for the process that started it. The last one of a start has
-// the state of the ready cluster, or an error. Then there is one for each order.
+// message is a line of JSON that a keeper writes to its standard output, for the process that started the keeper. The last message of a
+// start has the state of the ready cluster, or an error. After that, there is a message for each order.
 type message struct {
 	Progress *tools.Progress `json:"progress,omitempty"`
 	Ready    *state          `json:"ready,omitempty"`
@@ -46,8 +46,8 @@ type message struct {
 	Error    string          `json:"error,omitempty"`
 }
 
-// detachOrder, on a keeper's standard input, makes it outlive the process that started it. Without it, the keeper
-// stops when the input ends, which happens however that process ends.
+// detachOrder, on a keeper's standard input, makes the keeper outlive its starter, the process that started it. Without this order, the
+// keeper stops when the input ends, which happens however the starter ends.
 const detachOrder = "detach\n"
 
 // endingNote is the first log line of a keeper that stops its cluster.
@@ -115,8 +115,7 @@ func endOnSignal(end context.CancelCauseFunc) {
 	end(fmt.Errorf("received the signal %q", <-signals))
 }
 
-// endWithStarter calls obey with each line of the input, and end when the input ends, unless it got the order to detach
-// before.
+// endWithStarter calls obey with each line of the input, and calls end when the input ends. It stops reading at the order to detach.
 func endWithStarter(input io.Reader, end context.CancelCauseFunc, obey func(line string)) {
 	lines := bufio.NewReader(input)
 	for {
@@ -137,7 +136,7 @@ type keeper struct {
 	job  assignment
 	tell func(message)
 
-	// starting ends when the cluster is ready. A component that ends before that calls fail.
+	// starting ends when the cluster is ready. A component that ends earlier calls fail.
 	starting context.Context
 	fail     context.CancelCauseFunc
 	// obeying is locked while an order is obeyed.
@@ -216,7 +215,7 @@ func (k *keeper) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	k.processes = newProcesses(logs, !k.job.Options.Durable) // benchmarks measure them at full speed
+	k.processes = newProcesses(logs, !k.job.Options.Durable) // programs yield, except in benchmarks, which measure them at full speed
 	if k.subnet, err = acquireSubnet(); err != nil {
 		return err
 	}

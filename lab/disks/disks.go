@@ -26,7 +26,7 @@ import (
 type Options struct {
 	// Root returns the root folder of the node that is an instance, as this machine sees it: see cluster.NodeRoot.
 	Root func(instance string) (string, error)
-	// Device returns the name of a device, such as "nvme1n1", from 1.
+	// Device returns the name of an instance's nth device, such as "nvme1n1" for 1.
 	Device func(n int) string
 	// Link returns the name of the link to an attached disk.
 	Link func(Attachment) string
@@ -54,7 +54,7 @@ type Disks struct {
 // device is the loop device of a disk that is attached.
 type device struct {
 	loop *os.File
-	// files are the device and the link in the roots of instances, by their IDs.
+	// files are the device and the link in the roots of instances, by the instances' IDs.
 	files map[string][]string
 }
 
@@ -170,8 +170,8 @@ const (
 	releaseRetry = 10 * time.Millisecond
 )
 
-// Detach takes the device from the node. It is an error if the node still uses it, for example because it is mounted.
-// The disk is detached when it is not used anymore and this is called again.
+// Detach takes the device from the node. It fails if the node still uses the device, for example because the device is mounted. The disk is
+// detached when the device is not used anymore and Detach is called again.
 func (d *Disks) Detach(disk, instance string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

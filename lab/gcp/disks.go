@@ -194,7 +194,7 @@ func (c *Cloud) createDisk(r *request) (any, *fault) {
 	return c.begin(r, in.path(), "insert", d.path(), d.ID, err), nil
 }
 
-// content does something with the content of disks, if the cloud keeps any.
+// content calls do with the content of disks, if the cloud keeps any.
 func (c *Cloud) content(do func(Disks) error) error {
 	if c.options.Disks == nil {
 		return nil

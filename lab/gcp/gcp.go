@@ -24,11 +24,11 @@ var Hosts = []string{"compute.googleapis.com", "oauth2.googleapis.com", "sts.goo
 type Options struct {
 	// Project and Region are "harbour-project" and "us-central1" by default. The zones have "-a", "-b" and "-c" appended.
 	Project, Region string
-	// Settle is how long operations take. If it is zero, only the response of the request that begins one shows it running.
+	// Settle is how long operations take. If it is zero, only the response to the request that begins an operation shows it as running.
 	Settle time.Duration
 	// TokenLifetime is how long access tokens last. By default it is an hour.
 	TokenLifetime time.Duration
-	// MaxDisks is how many gigabytes of disks the project may have. By default it is 100000.
+	// MaxGB is how many gigabytes of disks the project may have. By default it is 100000.
 	MaxGB int64
 	// Disks may be nil.
 	Disks Disks
@@ -45,7 +45,7 @@ type Disks interface {
 	Delete(id string) error
 	// Attach gives an instance the device with a name.
 	Attach(id, instance, deviceName string) error
-	// Detach takes it away.
+	// Detach takes the device from the instance.
 	Detach(id, instance string) error
 }
 

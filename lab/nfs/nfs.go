@@ -24,7 +24,7 @@ import (
 	"github.com/berth-csi/berth/lab/nfs/wire"
 )
 
-// Socket is the abstract socket at which a node's programs find the server's other half.
+// Socket is the abstract socket at which a node's programs get their mounts: see ServeNode.
 const Socket = wire.Socket
 
 // Request is a request for an export.
@@ -40,8 +40,8 @@ type Request struct {
 	FileSystem, AccessPoint string
 }
 
-// Exports returns the folder of this machine that is mounted for a request. If it fails with a syscall.Errno, the mount
-// fails with it, such as with EACCES or ENOENT. After any other error the connection ends.
+// Exports returns the folder of this machine that is mounted for a request. If Exports fails with a syscall.Errno, such as
+// EACCES or ENOENT, the mount fails with the same error. After any other error the connection ends.
 type Exports func(Request) (folder string, err error)
 
 // Server is an NFS server. It needs root to make mounts.
@@ -153,7 +153,7 @@ func (s *Server) answer(request Request) (wire.Answer, error) {
 	return wire.Answer{Ticket: ticket}, nil
 }
 
-// redeem sends the mount that a ticket is for. It is nowhere yet; the client puts it where it likes.
+// redeem sends the mount that a ticket is for. The mount is not attached yet; the client attaches it at a path of its choice.
 func (s *Server) redeem(conn net.Conn) error {
 	content := make([]byte, wire.TicketLength)
 	if _, err := conn.Read(content); err != nil {

@@ -40,7 +40,7 @@ type Options struct {
 	// Public is the address, "IP:port", that the catalog and the certificate name, if clients do not reach the cloud at
 	// Address. Somebody has to forward it.
 	Public string
-	// Files is a folder for the files of shares and their snapshots. Without it, they have none.
+	// Files is a folder for the files of shares and their snapshots. Without it, shares have no files.
 	Files string
 }
 

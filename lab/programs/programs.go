@@ -30,7 +30,7 @@ const (
 type origin struct {
 	// module has the program. It is empty for this project.
 	module string
-	// pins is the folder that pins the module: lab/modules/drivers, unless it says another.
+	// pins is the folder that pins the module, by default lab/modules/drivers.
 	pins string
 	// pkg is the main package, relative to the module; it may be the module's root.
 	pkg string
@@ -70,7 +70,7 @@ var origins = map[string]origin{
 	"standin": {pkg: "lab/standin"},
 }
 
-// standIn is the package of the program that replaces others. Its file name says which one.
+// standIn is the package of the program that replaces real programs. The name of its file says which real program it replaces.
 const standIn = "lab/standin"
 
 // inPlace returns the origin of our program that replaces this version of a real one.
@@ -131,7 +131,7 @@ func Path(ctx context.Context, report func(tools.Progress), name string) (string
 	return program.Ensure(ctx, report)
 }
 
-// named returns a path of a program that ends with a name, by a link beside it unless it has the name.
+// named returns a path that ends with a name and leads to a program: a link beside the program, unless the program has that name.
 func named(program, name string) (string, error) {
 	path := filepath.Join(filepath.Dir(program), name)
 	if path == program {

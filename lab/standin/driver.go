@@ -35,7 +35,7 @@ type driver struct {
 	// topology is the key of the topology that decides where a volume is; "" for none.
 	topology string
 	// parameters are the parameters of a StorageClass, in lower case; mutable are the changeable ones, and
-	// snapshotParameters the parameters of a VolumeSnapshotClass. refused is the error format for a wrong one.
+	// snapshotParameters the parameters of a VolumeSnapshotClass. refused returns the error for a wrong one.
 	parameters, mutable, snapshotParameters []string
 	refused                                 func(parameter string) error
 	// login returns the driver's credentials. It is nil for a driver without a login.

@@ -39,8 +39,8 @@ type Report struct {
 }
 
 // Run writes records to a new file until ctx ends, and a report to out every second and at the end, each a line of
-// JSON. A record that is refused is tried again. The error says that the file exists or cannot be created, or that out
-// failed: nothing that happens to the volume later is one.
+// JSON. A record that is refused is tried again. Run returns an error only if the file exists or cannot be created, or if out fails.
+// Later faults of the volume are in the reports.
 func Run(ctx context.Context, path string, out io.Writer) error {
 	// A writer that was started again must not hide what the first one saw.
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -57,7 +57,7 @@ func Run(ctx context.Context, path string, out io.Writer) error {
 		select {
 		case <-ctx.Done():
 			report.At, report.Final = time.Now(), true
-			report.Pause = max(report.Pause, report.At.Sub(last)) // one that has not ended counts, too
+			report.Pause = max(report.Pause, report.At.Sub(last)) // a pause that has not ended counts, too
 			report.Lost = lost(path, report.Records)
 			return reports.Encode(report)
 		case <-next.C:

@@ -44,7 +44,7 @@ type Remain struct {
 
 func (r Remain) String() string { return named(r.Kind, r.Namespace, r.Name) }
 
-// CleanupSchema is the name and version of the JSON of a Cleanup. It changes when a field does.
+// CleanupSchema is the name and version of the JSON of a Cleanup. It changes when a field changes.
 const CleanupSchema = "berth.adopt-cleanup.v1"
 
 // The steps of a cleanup.

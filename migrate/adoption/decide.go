@@ -98,7 +98,7 @@ func (s *state) leaveExtension() (migrate.Decision, error) {
 // awaitOLM is complete when olmDelay has passed since something was deleted.
 func (s *state) awaitOLM(what string) (migrate.Decision, error) {
 	switch since := s.olmSince(); {
-	case !s.journal.IsOpen(): // somebody else has removed the operator: nothing was deleted, and nothing was recorded
+	case !s.journal.IsOpen(): // somebody else has removed the operator: the migration has deleted and recorded nothing
 		return migrate.NoStep()
 	case since.IsZero(), since.After(s.now): // the clock of an interrupted run was ahead
 		return migrate.Execute(AwaitOLM)
@@ -150,7 +150,7 @@ func isDeployment(object metav1.PartialObjectMetadata) bool {
 	return object.Kind == deploymentKind.Kind
 }
 
-// startSuccessor is complete when the cluster storage operator has started its operator.
+// startSuccessor is complete when the cluster storage operator has started its own operator of the driver.
 func (s *state) startSuccessor() (migrate.Decision, error) {
 	name := drivers.ClusterStorageNamespace + "/" + s.driver.Operator.Name
 	switch {
@@ -164,7 +164,7 @@ func (s *state) startSuccessor() (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// handOver is complete when the new operator has taken the driver over, and all its pods are up to date.
+// handOver is complete when the new operator has taken the driver over, and all of the driver's pods are up to date.
 func (s *state) handOver() (migrate.Decision, error) {
 	for _, want := range []struct {
 		conditionType string

@@ -21,10 +21,10 @@ import (
 // OLM v1 installs an operator for a ClusterExtension, and owns all that it installs. When the ClusterExtension is
 // deleted, the garbage collector deletes these objects with it, APIs included, unless the request orphans them.
 //
-// OLM does nothing for a ClusterExtension that is being deleted. But OLM may still be applying the ClusterExtension when it is deleted,
-// and then own an API again that the garbage collector has just orphaned. That API would be deleted once the ClusterExtension is gone. So
-// a finalizer keeps the ClusterExtension until OLM has removed its own finalizers and had some time, and the ClusterExtension owns no API
-// any more.
+// OLM does nothing for a ClusterExtension that is being deleted. But OLM may still be applying the ClusterExtension when somebody deletes
+// it, and may make it the owner again of an API that the garbage collector has just orphaned. That API would be deleted once the
+// ClusterExtension is gone. So a finalizer keeps the ClusterExtension until OLM has removed OLM's finalizers and had some time, and the
+// ClusterExtension owns no API any more.
 
 // handOverFinalizer keeps a ClusterExtension as long as it owns objects that must stay.
 const handOverFinalizer = "berth.dev/hand-over"
@@ -55,8 +55,8 @@ func (e extension) isOrphaning() bool {
 	return slices.Contains(e.GetFinalizers(), metav1.FinalizerOrphanDependents)
 }
 
-// ofOLM returns OLM's finalizers. OLM removes them when it sees that a ClusterExtension is deleted, after its current action: it does one
-// at a time.
+// ofOLM returns OLM's finalizers. OLM removes them when it sees that a ClusterExtension is being deleted. It sees that only after its
+// current action, because OLM does one action at a time.
 func (e extension) ofOLM() []string {
 	return slices.DeleteFunc(e.GetFinalizers(), func(finalizer string) bool {
 		return finalizer == handOverFinalizer || finalizer == metav1.FinalizerOrphanDependents
@@ -72,8 +72,8 @@ func (in *input) readExtensions(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// readInstalled reads the installed objects of the only ClusterExtension. The cluster storage operator, which never
-// deletes them, may not read them either.
+// readInstalled reads the installed objects of the only ClusterExtension. The cluster storage operator never deletes these objects, and has
+// no permission to read them either.
 func (in *input) readInstalled(ctx context.Context, c client.Client) (err error) {
 	if o := in.operator(); o != nil && o.extension != nil && !in.bySuccessor {
 		in.installed, err = readInstalled(ctx, c, o.extension.GetName(), o.proof.Namespace)

@@ -61,8 +61,8 @@ func (s *state) toward(on bool) (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// pauseNodes is complete when no node can be switched on before the control plane is. Only a list of gates needs that, as all components
-// heed it at once.
+// pauseNodes is complete when no node can be switched on before the control plane is. Only a list of gates needs this stage, because all
+// components heed the list at once.
 func (s *state) pauseNodes() (migrate.Decision, error) {
 	if !s.plan.PausesPools || s.position() == s.last() && s.controlPlaneDiffers(s.of(), true) == "" {
 		return migrate.NoStep()

@@ -50,7 +50,7 @@ func (s *state) goBack() (migrate.Decision, error) {
 	return stages(s.leaveV1, s.unmarkAll, s.forget, s.endVersion, s.subscribe, s.dropMade)
 }
 
-// endVersion is complete when OLM v0 has no objects of the operator, and no object that must stay is gone.
+// endVersion is complete when OLM v0 has no objects of the operator, and every object that must stay still exists.
 //
 // The version is deleted first. OLM v0 does nothing with a version that is being deleted, and cannot install it again as long as the
 // finalizer of the move keeps it. If the Subscription were deleted first, OLM v0 would revert the Subscription's settings for the

@@ -33,8 +33,8 @@ type input struct {
 	// own is the Subscription to move, and twins are all others to its package in any namespace, with only the fields that are needed.
 	own   *v1alpha1.Subscription
 	twins []v1alpha1.Subscription
-	// In the Subscription's namespace, without copied versions. packages has the package of each version that a Subscription has
-	// installed.
+	// The next fields are about the Subscription's namespace. versions are not copied from other namespaces, and packages has the package of
+	// each version that a Subscription has installed.
 	versions     []v1alpha1.ClusterServiceVersion
 	packages     map[string]string
 	installPlans []v1alpha1.InstallPlan
@@ -55,10 +55,10 @@ type input struct {
 	// present are objects that OLM v1 will make but that exist already, and generated the permissions and certificates made by OLM v0.
 	present   []present
 	generated []Object
-	// now is the prediction of OLM v1's action with exactly the installed version, and then the prediction of its action once the move is
-	// complete. Both are nil without OLM v1.
+	// now is the prediction of OLM v1's action with exactly the installed version. The field then is the prediction of its action once the
+	// move is complete. Both are nil without OLM v1.
 	now, then *prediction.Prediction
-	// channel is the Subscription's channel or the package's default one, and channels are all of the package in OLM v1's catalogs.
+	// channel is the Subscription's channel or the default channel, and channels are all channels of the package in OLM v1's catalogs.
 	channel  string
 	channels []string
 	// existing are the reasons why OLM v0 could not install the APIs again: objects of the APIs that it cannot read or validate.
@@ -139,7 +139,7 @@ func (in *input) readSubscriptions(ctx context.Context, cluster migrate.Cluster)
 	return err
 }
 
-// kept returns the parts of a Subscription to the package that are needed until the right one is known.
+// kept returns the parts of a Subscription to the package that are needed to find the Subscription to move.
 func kept(s v1alpha1.Subscription) v1alpha1.Subscription {
 	return v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID},
 		Spec: &v1alpha1.SubscriptionSpec{Package: s.Spec.Package}, Status: v1alpha1.SubscriptionStatus{InstalledCSV: s.Status.InstalledCSV}}

@@ -63,7 +63,7 @@ func (p *Plan) objects() (objects []migrate.Object) {
 }
 
 // movedAnnotation is on objects that a move creates, and on cluster roles and APIs that it keeps. Its value is the UID of the moved
-// Subscription. Objects of the same name without it do not count.
+// Subscription. Objects of the same name without this annotation do not count.
 const movedAnnotation = "berth.dev/moved-from"
 
 // extension returns the ClusterExtension of exactly the installed version.

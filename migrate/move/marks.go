@@ -15,8 +15,8 @@ import (
 )
 
 // OLM v1 takes over an existing object only if the object is marked as its own. With Helm, the marks are a label and two annotations.
-// Boxcutter, which prevents collisions, checks the controller of the object instead: it must be the ClusterObjectSet that OLM v1 has made
-// from the bundle, which waits until all collisions are gone.
+// Boxcutter, which prevents collisions, checks the controller of the object instead: this must be the ClusterObjectSet that OLM v1 has made
+// from the bundle. That ClusterObjectSet waits until all collisions are gone.
 
 // The label and the annotations of objects that Helm has installed.
 const (
@@ -97,7 +97,7 @@ func unmark(object client.Object) {
 	object.SetOwnerReferences(slices.DeleteFunc(slices.Clone(object.GetOwnerReferences()), isOfV1))
 }
 
-// isOfV1 reports whether an owner is one of OLM v1.
+// isOfV1 reports whether an owner is an object of OLM v1's API.
 func isOfV1(owner metav1.OwnerReference) bool {
 	return owner.APIVersion == objectSetKind.GroupVersion().String()
 }

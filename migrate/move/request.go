@@ -46,12 +46,12 @@ func (r Request) String() string {
 	return "package " + r.Package + " in namespace " + r.Namespace
 }
 
-// Matches reports whether a plan is about the requested operator, whichever way it goes.
+// Matches reports whether a plan moves the requested operator, in either direction.
 func (r Request) Matches(p *Plan) bool {
 	return r.Package == p.Package && (r.Namespace == "" || r.Namespace == p.Namespace)
 }
 
-// Conflicts returns the options in which the request differs from a plan.
+// Conflicts returns an error that names the options in which the request differs from a plan, or nil.
 func (r Request) Conflicts(p *Plan) error {
 	var errs []error
 	compare := func(option, planned, requested string) {

@@ -111,8 +111,8 @@ func (s *state) Holds() (bool, error) {
 	return true, nil
 }
 
-// removed fails if somebody has removed the operator: a switch does not install it again. The operator is removed when its Subscription
-// is: as long as there is a Subscription, OLM installs a deleted ClusterServiceVersion again.
+// removed fails if somebody has removed the operator: a switch does not install it again. The operator counts as removed when its
+// Subscription is gone: while there is a Subscription, OLM installs a deleted ClusterServiceVersion again.
 func (s *state) removed() error {
 	if s.subscription != nil || s.arrived == nil && s.isRecreating() {
 		return nil

@@ -33,7 +33,7 @@ var Switch = migrate.Engine[*Plan]{
 	Changes:      changes,
 }
 
-// Plan is how a Subscription, the subject, gets from one catalog to another.
+// Plan says how a Subscription, the subject, moves from one catalog to another.
 type Plan struct {
 	migrate.Outline
 	// Generation is the generation of the Subscription. It counts the changes of its spec.
@@ -220,8 +220,8 @@ func (p *Plan) describeConfig(lines *escape.Lines) {
 	}
 }
 
-// Remark returns a remark for the end of a switch that names the NotReady nodes, for which the switch has not waited. It continues a
-// sentence, and is "" without such nodes.
+// Remark returns a remark for the end of a switch. The remark names the NotReady nodes, which the switch has not waited for. It continues a
+// sentence, and is "" if there are no such nodes.
 func (p *Plan) Remark(ctx context.Context, c client.Client) (string, error) {
 	s := &state{plan: p}
 	if err := s.readDriver(ctx, c); err != nil {

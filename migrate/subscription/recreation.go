@@ -54,7 +54,7 @@ const nonceAnnotation = "berth.dev/switch-renewal"
 const maxMetadata = 128 << 10
 
 // ofOLM are the prefixes of labels and annotations that OLM writes. They say which package and which InstallPlan a Subscription belongs
-// to. With them, OLM would treat the recreated Subscription as a part of these.
+// to. With such a label or annotation, OLM would treat the recreated Subscription as a part of that package and InstallPlan.
 var ofOLM = []string{"operators.coreos.com/", "olm."}
 
 // isKept reports whether the recreated Subscription keeps a label or an annotation.
@@ -71,7 +71,8 @@ func metadataOf(s *v1alpha1.Subscription) keptMetadata {
 	return kept
 }
 
-// parseMetadata reads metadata from a note, which may be missing. It fails unless a recreated Subscription can have it, and keeps it.
+// parseMetadata reads metadata from a note, which may be missing. It fails if a recreated Subscription cannot have it or
+// would not keep it.
 func parseMetadata(note string) (kept keptMetadata, err error) {
 	if note == "" {
 		return kept, nil
@@ -157,8 +158,8 @@ func (p *Plan) ValidateNotes(notes map[string]string) error {
 // isRecreated reports whether this switch has recreated the Subscription and has recorded its UID.
 func (s *state) isRecreated() bool { return s.plan.Strategy == Replace && s.recreation().uid != "" }
 
-// isUnrecorded reports whether the Subscription is the one that this switch has recreated, but whose UID is not recorded yet. Anyone who
-// may write Subscriptions can read the nonce by now, so the spec must match, too.
+// isUnrecorded reports whether this switch has recreated the Subscription, but has not recorded its UID yet. Anyone who may write
+// Subscriptions can read the nonce by now, so the spec must match, too.
 func (s *state) isUnrecorded() bool {
 	r, created := s.recreation(), s.subscription
 	return s.plan.Strategy == Replace && r.uid == "" && r.nonce != "" && created.Annotations[nonceAnnotation] == r.nonce &&

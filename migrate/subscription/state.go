@@ -34,7 +34,7 @@ type state struct {
 	missing, stalled bool
 	// asks reports whether OLM asks for approval in the namespace.
 	asks bool
-	// csvs are the ClusterServiceVersions of the namespace, without those copied from others.
+	// csvs are the ClusterServiceVersions of the namespace, without copies from other namespaces.
 	csvs []v1alpha1.ClusterServiceVersion
 	// arrived is the version that the switch has installed: the target, or a later version that OLM has updated it to.
 	arrived *v1alpha1.ClusterServiceVersion

@@ -106,8 +106,8 @@ func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) 
 }
 
 // providedElsewhere: if OperatorGroups overlap, only one of their operators may provide an API. OLM installs a second operator anyway,
-// which fails. If both have the same version, OLM mistakes the copy of the first one's ClusterServiceVersion, which OLM keeps in each
-// target namespace, for the installed one.
+// which fails. If both have the same version, OLM mistakes a copy of the first operator's ClusterServiceVersion for the second operator's:
+// OLM keeps such a copy in each target namespace.
 func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 	provided := apis(f.pkg.FindBundle(f.Next.Name), property.TypeGVK)
 	for _, other := range f.state.overlapping() {

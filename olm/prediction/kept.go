@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// keeper reduces objects to the fields that predictions need: predictions for its namespace, or for all namespaces if that is "". Of other
-// namespaces, they need the OperatorGroups, the specs of Subscriptions and the names of ClusterServiceVersions.
+// keeper reduces objects to the fields that predictions for a namespace need, or for all namespaces if namespace is "". From other
+// namespaces, predictions need the OperatorGroups, the specs of Subscriptions and the names of ClusterServiceVersions.
 type keeper struct{ namespace string }
 
 func (k keeper) isElsewhere(o metav1.Object) bool {

@@ -12,7 +12,7 @@ import (
 // Formats are the output formats of Write: text for people, JSON for programs.
 var Formats = []string{"text", "json"}
 
-// Schema is the name and version of a Document. It changes when a field does.
+// Schema is the name and version of a Document. It changes when a field changes.
 const Schema = "berth.catalog-plan.v1"
 
 // Document is the JSON that Write writes.

@@ -39,7 +39,7 @@ type resolution struct {
 // catalog, and OLM sets no limit.
 var resolverTime = 30 * time.Second
 
-// resolverMemory limits by how many bytes the heap may grow while OLM's resolver runs, which sets no limit either.
+// resolverMemory limits by how many bytes the heap may grow while OLM's resolver runs. The resolver sets no limit for this either.
 var resolverMemory uint64 = 768 << 20
 
 // errSlow says that the resolver takes too long, and errLarge that it takes too much memory.
@@ -48,7 +48,7 @@ var (
 	errLarge = fmt.Errorf("OLM's resolver takes more than %d MiB of memory: OLM will, too", resolverMemory>>20)
 )
 
-// isLarge is set once a resolver has taken too much memory. It takes more until the process ends, so no other resolver starts.
+// isLarge is set once a resolver has taken too much memory. That resolver takes more until the process ends, so no other resolver starts.
 var isLarge atomic.Bool
 
 // heap returns the size of the heap in bytes.

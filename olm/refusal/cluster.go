@@ -225,8 +225,8 @@ func (b *Bundle) unserved(objects []Object, r *Request) []Refusal {
 // released.
 const oldestKubernetes = 29
 
-// Removed returns the refusal of a bundle with objects whose kinds are served by no Kubernetes on which OLM v1 runs. In finds these
-// objects, too, because it asks the cluster for their kinds.
+// Removed returns the refusal of a bundle with objects whose kinds are served by no Kubernetes on which OLM v1 runs. The function
+// In finds these objects, too, because it asks the cluster for their kinds.
 func Removed(b *Bundle, r *Request) []Refusal {
 	if b.Described {
 		return nil

@@ -224,7 +224,7 @@ func (c *credentialsRequest) report(ctx context.Context, p progress) error {
 		return applyoperatorv1.OperatorCondition().WithType(c.Name + conditionType).
 			WithStatus(status).WithReason(p.reason).WithMessage(p.message)
 	}
-	late := condition("Waiting"+operatorv1.OperatorStatusTypeDegraded, degraded) // the one without Waiting is about errors
+	late := condition("Waiting"+operatorv1.OperatorStatusTypeDegraded, degraded) // the condition without Waiting is about errors
 	if degraded == operatorv1.ConditionFalse {
 		late.WithReason("AsExpected").WithMessage("")
 	}

@@ -17,8 +17,8 @@ import (
 // podInterval is how often the controller looks for the last pods of an earlier operator.
 const podInterval = 5 * time.Second
 
-// replaceKeys replaces the keys of earlier operators that no pod needs any more. It keeps the remaining keys in c.keys,
-// and why they remain in c.waits.
+// replaceKeys replaces the keys of earlier operators that no pod needs any more. It keeps the remaining keys in c.keys, and the reasons in
+// c.waits.
 func (c *Retirement) replaceKeys(ctx context.Context) error {
 	keys := c.keys
 	c.keys, c.waits = nil, nil

@@ -50,8 +50,8 @@ func (w *APIWait) get() (string, <-chan struct{}) {
 	return w.message, w.changed
 }
 
-// Until waits until no other operator holds the lock in any of the namespaces that the function returns. Administrators
-// must have given these namespaces to operators of the driver.
+// Until waits until no other operator holds the lock in any of the namespaces that the function namespaces returns. Administrators must
+// have given these namespaces to operators of the driver.
 func (w *APIWait) Until(ctx context.Context, lock *Lock, c client.Client, namespaces func(context.Context) ([]string, error)) error {
 	find := func(ctx context.Context) (*Holder, error) {
 		candidates, err := namespaces(ctx)

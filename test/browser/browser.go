@@ -47,8 +47,8 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// Open starts a browser with an empty page of a size in pixels. It stops when the test ends, which fails if the page
-// had an error, or tried to load anything that the test did not load.
+// Open starts a browser with an empty page of a size in pixels, until the test ends. The test fails if the page has an error, or tries to
+// load anything from a network.
 func Open(t testing.TB, width, height int) *Page {
 	t.Helper()
 	p := &Page{t: t, waiting: map[int]chan message{}}
@@ -149,7 +149,7 @@ func (p *Page) note(m message) {
 	}
 }
 
-// local reports whether loading a URL takes no network.
+// local reports whether loading a URL needs no network.
 func local(url string) bool {
 	for _, scheme := range []string{"file:", "data:", "about:"} {
 		if len(url) >= len(scheme) && url[:len(scheme)] == scheme {

@@ -34,7 +34,7 @@ var (
 	Community = Kind{Name: "community", Packages: 40, Bundles: 1700, YAML: true}
 )
 
-// Kinds are all of them.
+// Kinds lists all kinds.
 var Kinds = []Kind{Objects, Metadata, Community}
 
 // Generate writes a large catalog into a folder, with a folder for each package. It always writes the same bytes.
@@ -110,7 +110,7 @@ func (g *generator) parts(kind Kind, bundles int) []func() declcfg.DeclarativeCo
 
 func (g *generator) bundleName(v semver.Version) string { return g.name + ".v" + v.String() }
 
-// head returns the package itself and its channels: one of everything, and one for each major version.
+// head returns the package itself and its channels: one channel with all versions, and one for each major version.
 func (g *generator) head(versions []semver.Version) declcfg.DeclarativeConfig {
 	icon := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><title>%s</title>%s</svg>`, g.name,
 		strings.Repeat(`<path d="M12.5 3.25c4 0 7.5 3.5 7.5 7.5z" fill="#204060"/>`, 20+g.IntN(160)))

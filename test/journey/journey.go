@@ -130,8 +130,7 @@ func subscriptionTroubles(subscription *v1alpha1.Subscription) string {
 	return strings.Join(troubles, "; ")
 }
 
-// InstallDriver creates a driver's ClusterCSIDriver and waits until the driver is available and no longer
-// progressing.
+// InstallDriver creates a driver's ClusterCSIDriver, and waits like AwaitDriver.
 func InstallDriver(ctx context.Context, c client.Client, name string) error {
 	driver := &operatorv1.ClusterCSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -143,7 +142,7 @@ func InstallDriver(ctx context.Context, c client.Client, name string) error {
 	return AwaitDriver(ctx, c, name)
 }
 
-// AwaitDriver waits until a driver is available and no longer progressing.
+// AwaitDriver waits until a driver is available, not degraded, and no longer progressing.
 func AwaitDriver(ctx context.Context, c client.Client, name string) error {
 	driver := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	want := map[string]operatorv1.ConditionStatus{

@@ -51,7 +51,7 @@ func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
 	return path
 }
 
-// Command runs the script with only kubectl and the programs of every Linux.
+// Command returns a command that runs the script with only kubectl and the programs of every Linux.
 func Command(t testing.TB, kubeconfig string, args ...string) *exec.Cmd {
 	t.Helper()
 	root, err := tools.Root()
@@ -88,7 +88,7 @@ func Files(t testing.TB, folder string) map[string]string {
 	return files
 }
 
-// Check checks the content of files: one text for each pattern of names.
+// Check checks that each file whose name matches a pattern contains the pattern's text.
 func Check(t testing.TB, files, shown map[string]string) {
 	t.Helper()
 	for pattern, want := range shown {

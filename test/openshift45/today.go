@@ -14,9 +14,9 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// Today returns the objects that OpenShift 4.5's operator of the EBS driver had created, with the containers of today's
-// driver, because the images of 4.5 are gone: its namespace, names, selectors, service accounts, credentials and
-// permissions. It needs no files from outside of this repository.
+// Today returns the objects that OpenShift 4.5's operator of the EBS driver had created, with the namespace, names, selectors, service
+// accounts, credentials and permissions of 4.5. The containers are today's, because the images of 4.5 are gone. Today needs no files from
+// outside of this repository.
 func Today(d drivers.Driver, cluster drivers.Cluster) ([]*unstructured.Unstructured, error) {
 	manifests, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string {
 		return d.Images[slices.IndexFunc(d.Images, func(i drivers.Image) bool { return i.Env == env })].Default

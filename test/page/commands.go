@@ -31,7 +31,8 @@ var (
 	fence   = regexp.MustCompile("^( *)```([a-z]*)$")
 )
 
-// Blocks returns the blocks below a heading of a page, such as "## Install", up to the next heading of any level, with other names.
+// Blocks returns the blocks below a heading of a page, such as "## Install", up to the next heading of any level. names replaces names
+// in the blocks.
 func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []Block) {
 	t.Helper()
 	headings, blocks := read(t, path, names)
@@ -39,7 +40,7 @@ func Blocks(t testing.TB, path, below string, names *strings.Replacer) (found []
 	return slices.DeleteFunc(blocks, func(b Block) bool { return b.Heading != below })
 }
 
-// read returns the headings of a page, and all of its blocks except the outputs of other blocks, with other names.
+// read returns the headings of a page, and all of its blocks except the outputs of other blocks. names replaces names in the blocks.
 func read(t testing.TB, path string, names *strings.Replacer) (headings []string, blocks []Block) {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -76,7 +77,7 @@ func read(t testing.TB, path string, names *strings.Replacer) (headings []string
 	return headings, blocks
 }
 
-// Commands returns the shell commands of the only such block below a heading of a page, with other names.
+// Commands returns the only block of shell commands below a heading of a page. names replaces names in the block.
 func Commands(t testing.TB, path, below string, names *strings.Replacer) string {
 	t.Helper()
 	var commands []string

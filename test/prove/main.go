@@ -165,7 +165,7 @@ func (s suite) prove(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// proveWithLog does the same, and writes all that the tests print to a log. It returns how many tests passed.
+// proveWithLog is like prove, and also writes all that the tests print to a log. It returns how many tests passed.
 func (s suite) proveWithLog(ctx context.Context, out, log io.Writer) (passed int, err error) {
 	began := time.Now()
 	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, cmp.Or(s.limit, limit))
@@ -198,7 +198,7 @@ func (s suite) arguments() []string {
 	return slices.Concat(args, strings.Fields(s.pkg), s.options)
 }
 
-// complaint prints the suite's own report, and returns its missing tests.
+// complaint prints the suite's own report, and returns an error that names the missing tests.
 func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 	if s.report == nil {
 		return nil

@@ -27,10 +27,10 @@ type claim struct {
 	id string
 	// page is a file of the project, and sentence what it says, with spaces for line breaks.
 	page, sentence string
-	// suite is the name of the suite that proves it. Without one, tests do.
+	// suite is the name of the suite that proves it. Without a suite, tests prove it.
 	suite string
 	tests suite
-	// real are the names, as in pinned, of programs that ran as they are, although they could be played. played says what played others.
+	// real are the names, as in pinned, of real programs that ran where a stand-in would do. played says what stood in for other programs.
 	real   []string
 	played string
 	// figures are the numbers in the sentence.
@@ -40,7 +40,7 @@ type claim struct {
 // figure is a number that the tests print.
 type figure struct {
 	name string
-	// in finds it: the sum of the groups of a match. Of several matches, the worst counts.
+	// in matches it in a log: the figure is the sum of the groups of a match. Of several matches, the worst counts.
 	in *regexp.Regexp
 	// atLeast and atMost bound it. One of them is 0, for none.
 	atLeast, atMost float64
@@ -101,7 +101,7 @@ func (c claim) command() string {
 	return "go test " + c.tests.pkg + " -run '" + c.tests.run + "'"
 }
 
-// proveClaim runs what proves a claim, and prints its figures beside their bounds and the record. It fails if the claim does not hold. With
+// proveClaim runs a claim's tests, and prints its figures beside their bounds and the record. It fails if the claim does not hold. With
 // write, it writes the record.
 func proveClaim(ctx context.Context, id string, write bool, out io.Writer) error {
 	root, err := tools.Root()
@@ -169,7 +169,7 @@ func (c claim) measure(log string) (map[string]float64, error) {
 	return figures, nil
 }
 
-// broken returns which figures are not within their bounds.
+// broken returns an error that names the figures outside of their bounds, or nil.
 func (c claim) broken(figures map[string]float64) error {
 	var all []error
 	for _, f := range c.figures {

@@ -77,7 +77,7 @@ func (p Payload) setImages(deployment *unstructured.Unstructured) error {
 }
 
 // Apply applies the manifests like the cluster version operator: it creates missing objects, and sets the manifests'
-// fields in existing ones. It only creates ClusterOperators and create-only objects, and then leaves them alone.
+// fields in existing ones. It does not change existing ClusterOperators and create-only objects.
 func (p Payload) Apply(ctx context.Context, c client.Client, all []drivers.Driver) error {
 	objects, err := p.Objects(all)
 	if err != nil {

@@ -20,7 +20,7 @@ func (s split) tierOf(test string) string {
 	return first
 }
 
-// restOf describes the other tiers' additions to the first.
+// restOf describes how many tests the other tiers add to the first, and how long they take.
 func restOf(root string, labChanged bool) (string, error) {
 	count, seconds := map[string]int{}, 0.0
 	var parts []string

@@ -75,8 +75,8 @@ var splits = []split{
 	{pkg: "release", first: []string{"TestEFSDriverFile", "TestPackagers", "TestBadRegistries"}, third: []string{"TestEFSDriver", "TestSignedRelease", "TestRelease"}},
 }
 
-// raceJourneys are the tests that run with the race detector of packages with clusters, and of the command line, as go test -run has them. Most
-// tests of the command line start a process each, which takes a second with the detector and does one thing after the other.
+// raceJourneys are the tests of the command line and of packages with clusters that run with the race detector, as go test -run has them.
+// Most tests of the command line start a process each, which takes a second with the detector and does one thing after the other.
 var raceJourneys = map[string]string{
 	"cmd/berth":    "^TestCatalogServe$|^TestUnmirror$|^TestMirrorFormats$|^TestMirrorPolicy$|^TestRenderImages$|^TestSignals$|^TestWatch$|^TestProgress$|^TestRequestTimeout$|^TestVerbose$|^TestTerminalShowsVisibleCharacters$",
 	"operator":     "^TestInstall$",

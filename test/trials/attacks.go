@@ -39,7 +39,7 @@ var Areas = []Area{
 	{"The cloud's account", onAccount},
 }
 
-// attackTables returns the attacks in Markdown, with a section for each area, and a row for the attacks in succession that the same stops.
+// attackTables returns the attacks in Markdown, with a section for each area. Attacks in succession with the same defense share a row.
 func attackTables() string {
 	var text strings.Builder
 	for _, area := range Areas {

@@ -9,8 +9,8 @@ import (
 // Failure is something that can go wrong while a driver is handed over to the cluster storage operator, and its
 // outcome.
 //
-// A test of a failure has its number in a part of its name, such as "F5: the Secret changes when no old pod is left". One of several
-// failures is "F1, F2: ...".
+// The name of a test of a failure has a part with the failure's number, such as "F5: the Secret changes when no old pod is left". For
+// several failures, the part is "F1, F2: ...".
 type Failure struct {
 	// Failure describes it. Its number is its position in the list, from 1.
 	Failure string
@@ -67,7 +67,7 @@ var (
 	digits = regexp.MustCompile(`F(\d+)`)
 )
 
-// numbers returns the numbers of the failures that a test is of, by its name.
+// numbers returns the numbers of the failures that a test tries, from the test's name.
 func numbers(test string) []int {
 	var found []int
 	for part := range strings.SplitSeq(test, "/") {

@@ -108,7 +108,7 @@ func (a Account) ReplaceLeader(t testing.TB, lock string) *corev1.Pod {
 	return second
 }
 
-// AwaitNewGenerations changes something that pods of workloads have to be told, and waits until all of them are.
+// AwaitNewGenerations calls change, of which the pods of workloads must learn, and waits until all workloads have a new generation.
 func AwaitNewGenerations(t testing.TB, c *cluster.Cluster, objects []*unstructured.Unstructured, change func()) {
 	t.Helper()
 	var workloads []*unstructured.Unstructured

@@ -137,7 +137,7 @@ func child(node *boundedyaml.Node, step any) (value, place *boundedyaml.Node) {
 	return value, place
 }
 
-// pathAt returns the path to the first value in a JSON document that ends, or whose opening bracket is, at or after an offset.
+// pathAt returns the path to the first value in a JSON document that ends at or after an offset, or has its opening bracket there.
 // encoding/json reports offsets just after a wrong value, or just inside a wrong object or array.
 func pathAt(document []byte, offset int64) []any {
 	decoder := json.NewDecoder(bytes.NewReader(document))

@@ -1,5 +1,5 @@
 // Package policy decides by a policy.json, as containers-policy.json(5) describes it, whether an image may be mirrored. It finds simple
-// signatures where the files of a registries.d folder say, and those of cosign beside the image.
+// signatures where the files of a registries.d folder say, and cosign's signatures beside the image.
 //
 // It does not use Podman's library, go.podman.io/image/v5/signature: without cgo, that library needs a build tag, which everybody who
 // builds berth would have to set.

@@ -26,7 +26,7 @@ import (
 // New returns Cinder's own code.
 func New() controller.Own { return controller.Own{Find: findZones} }
 
-// findZones decides that volumes belong to zones if Cinder has a zone for each zone of Nova, as OpenShift's operator does.
+// findZones decides like OpenShift's operator: volumes belong to zones if Cinder has a zone for each zone of Nova.
 func findZones(ctx context.Context, cloud drivers.Cloud, config, source map[string]string) (map[string]string, error) {
 	computes, volumes, err := zonesOf(ctx, cloud, config, source)
 	if err != nil {

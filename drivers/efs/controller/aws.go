@@ -34,7 +34,7 @@ const (
 
 // An access holds what the operator needs to call EFS.
 type access struct {
-	// Infrastructure says where AWS is.
+	// Infrastructure has the region and the endpoints of AWS.
 	Infrastructure *configv1.Infrastructure
 	// Credentials is the content of the Secret with the operator's own credentials, nil while there is none. TokenFile
 	// has the token with which the operator assumes a role.
@@ -144,7 +144,7 @@ func (c *caller) describeCredentials(err error) error {
 	return &callError{err, message}
 }
 
-// An endedError says that the pass must end.
+// An endedError is an error of Wait: no further call may be made.
 type endedError struct{ error }
 
 func (e *endedError) Unwrap() error { return e.error }
@@ -195,7 +195,7 @@ func (c *caller) eachAccessPoint(ctx context.Context, fileSystem string, f func(
 	return fmt.Errorf("got more than %d pages", maxPages)
 }
 
-// advise adds to a call's error what to do about it.
+// advise returns the error of a call, with advice on what to do.
 func (c *caller) advise(err error) error {
 	switch code := codeOf(err); {
 	case err == nil:

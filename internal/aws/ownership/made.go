@@ -24,7 +24,7 @@ func (c Cluster) GroupDescription() string {
 }
 
 // CreatedFileSystem reports whether a file system with a creation token and a tag Name was created for the cluster. The tag is needed only
-// to compute shortened tokens of long IDs: it does not make anybody else's token the cluster's.
+// to compute shortened tokens of long IDs: no tag makes the token of another cluster match.
 func (c Cluster) CreatedFileSystem(token, nameTag string) bool {
 	if strings.HasPrefix(token, "berth-"+c.Name("")) {
 		return true

@@ -92,8 +92,9 @@ func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point
 }
 
 // findAccessPoint returns the cluster's access point that matches the request, or nil. It returns an error if the cluster's access points
-// with that path differ from the request in anything else: they would give applications another user. It is also an error if the one with
-// the request's token is no longer the cluster's, or if another one lets clients write in its directory as its owner.
+// with that path differ from the request in anything else: they would give applications another user. It also returns an error if the
+// access point with the request's token is no longer the cluster's, or if another access point lets clients write in the directory as the
+// directory's owner.
 func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (found *efstypes.AccessPointDescription, _ error) {
 	var refused error
 	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/internal/aws/removal"
 )
 
-// fileSystem returns the file system. The ID is empty if a dry run would create it.
+// fileSystem returns the ID of the file system, which it creates if there is none. In a dry run, the ID is empty if there is none.
 func (c creator) fileSystem(ctx context.Context) (string, error) {
 	token := c.Cluster.FileSystemToken(c.Name)
 	found, err := c.findFileSystem(ctx, token)
@@ -88,7 +88,7 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 		", without a replication or a lifecycle, and without a policy that allows anything but mounting, or names other accounts", append(differencesOf(fs), differences...))
 }
 
-// differencesOf says how a file system differs from the request. Whoever controls the key of another account can take all data away.
+// differencesOf returns how a file system differs from the request. Whoever controls the key of another account can take all data away.
 func differencesOf(fs efstypes.FileSystemDescription) (all []string) {
 	if !aws.ToBool(fs.Encrypted) {
 		all = append(all, "it is not encrypted")
@@ -105,7 +105,7 @@ func differencesOf(fs efstypes.FileSystemDescription) (all []string) {
 	return all
 }
 
-// mountTargets creates a mount target in each zone with nodes that can have one.
+// mountTargets creates a mount target in each zone that has nodes and can have a mount target.
 func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nodes network) error {
 	existing := map[string]efstypes.MountTargetDescription{}
 	if fileSystem != "" {
@@ -163,7 +163,8 @@ func (c creator) createMountTarget(ctx context.Context, fileSystem, subnet, grou
 }
 
 // mustHaveGroup returns an error if a mount target has another security group than the one that admits only the nodes: somebody else in
-// the account may have made it. A group that does not exist yet is "". AWS does not show the groups until the mount target is complete.
+// the account may have made the mount target. A group that does not exist yet is "". AWS does not show the groups until the mount target
+// is complete.
 func (c creator) mustHaveGroup(ctx context.Context, target efstypes.MountTargetDescription, group string) error {
 	id := aws.ToString(target.MountTargetId)
 	has, err := c.EFS.DescribeMountTargetSecurityGroups(ctx, &efs.DescribeMountTargetSecurityGroupsInput{MountTargetId: &id})

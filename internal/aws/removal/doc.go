@@ -2,7 +2,7 @@
 // security groups with the cluster's tag. It never deletes a resource without that tag, or with the tag of another cluster. It deletes a
 // resource that was not created for the cluster only if the caller trusts its tags.
 //
-// An installer calls it before it deletes the VPC, which cannot be deleted while mount targets have network interfaces in it:
+// An installer calls Find and Delete before it deletes the VPC. AWS deletes no VPC in which mount targets have network interfaces:
 //
 //	clients, err := client.New(ctx, region)
 //	inventory, err := removal.Find(ctx, clients, "prod-x7k2p")

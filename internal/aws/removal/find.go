@@ -44,8 +44,8 @@ var PermissionsToFind = []string{
 	"elasticfilesystem:DescribeMountTargetSecurityGroups", "ec2:DescribeNetworkInterfaceAttribute",
 }
 
-// Find lists the resources with the cluster's tags. It marks resources that were not created for the cluster as kept, unless trusted has
-// the ID of the resource or, for an access point, of its file system.
+// Find lists the resources with the cluster's tags. It marks as kept the resources that were not created for the cluster, unless trusted
+// has the ID of the resource or, for an access point, of its file system.
 func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluster, trusted ...string) (*Inventory, error) {
 	if err := cluster.Check(); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (c finder) mountTargets(ctx context.Context, fileSystem string) ([]string, 
 	return found, nil
 }
 
-// keepGroups keeps the security groups of kept mount targets: AWS does not delete them.
+// keepGroups marks the security groups of kept mount targets as kept: AWS does not delete a security group that is in use.
 func (c finder) keepGroups(ctx context.Context, all []Resource) error {
 	for _, target := range all {
 		if target.Kind != MountTarget || target.Kept == "" {

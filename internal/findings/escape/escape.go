@@ -2,7 +2,7 @@
 // report: it cannot add lines, colours, links or elements.
 //
 // There is a function for each medium. All of them replace invisible characters by readable escapes, such as
-// , \x1b and \u202e, so that nothing is lost and nothing hides. A backslash is doubled where it could be mistaken for
+// \n, \x1b and \u202e, so that nothing is lost and nothing hides. A backslash is doubled where it could be mistaken for
 // such an escape.
 package escape
 

@@ -84,7 +84,7 @@ func (v *Volume) attachedTo(instance string) int {
 	return slices.IndexFunc(v.Attachments, func(a Attachment) bool { return a.InstanceID == instance })
 }
 
-// attachable returns the volume if it can be attached like this. The caller holds the lock.
+// attachable returns the volume if the attachment is possible. The caller holds the lock.
 func (s *Service) attachable(id string, a Attachment) (*Volume, *gateway.Error) {
 	i, ok := s.instances[a.InstanceID]
 	if !ok {

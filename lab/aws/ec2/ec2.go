@@ -39,7 +39,7 @@ type Disks interface {
 	Delete(id string) error
 	// Attach gives the instance the device.
 	Attach(Volume, Attachment) error
-	// Detach takes it away.
+	// Detach takes the device from the instance.
 	Detach(Volume, Attachment) error
 }
 
@@ -197,7 +197,7 @@ func number(r *gateway.Request, name string) (int32, *gateway.Error) {
 	return int32(value), nil
 }
 
-// dryRun returns the error that a dry run ends with, if the request is one. A caller checks everything before.
+// dryRun returns the error that a dry run ends with, or nil if the request is no dry run. A caller first checks everything else.
 func dryRun(r *gateway.Request) *gateway.Error {
 	if r.Parameters["DryRun"] != "true" {
 		return nil
@@ -294,8 +294,7 @@ func (s *Service) paginate(r *gateway.Request, ids []string, minimum int32) ([]s
 	return ids[:size], next, nil
 }
 
-// selectIDs returns the IDs that a request names, or all existing IDs without names. An ID that does not exist is an
-// error.
+// selectIDs returns the IDs that a request names, or all existing IDs if it names none. An ID that does not exist is an error.
 func selectIDs[T any](r *gateway.Request, parameter, prefix, code, noun string, all map[string]T) ([]string, *gateway.Error) {
 	ids := list(r, parameter)
 	if len(ids) == 0 {

@@ -130,7 +130,7 @@ func (s *Service) AddInterface(id, subnet string, groups []string) (address stri
 	return next.String(), nil
 }
 
-// RemoveInterface removes a network interface. Its security groups stay in use until that has settled.
+// RemoveInterface removes a network interface. Its security groups stay in use until the removal has settled.
 func (s *Service) RemoveInterface(id string) {
 	s.lock()
 	defer s.mu.Unlock()

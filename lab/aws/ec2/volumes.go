@@ -62,7 +62,7 @@ func (s *Service) lock() {
 	}
 }
 
-// settled reports whether it has happened, at a time that is zero as long as it is not known.
+// settled reports whether a change has happened. at is the time of the change, or zero while the time is not known.
 func settled(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
 
 func (s *Service) state(v *Volume) string {

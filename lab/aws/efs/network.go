@@ -26,7 +26,7 @@ type span struct {
 	gone  time.Time // zero until it is deleted
 }
 
-// state returns the state at a time, which is empty if it is gone.
+// state returns the state at a time. The state is empty after the deletion.
 func (s span) state(now time.Time) string {
 	switch {
 	case !s.gone.IsZero() && !now.Before(s.gone):

@@ -17,8 +17,7 @@ type payloadFile struct {
 	mode fs.FileMode
 }
 
-// The names that make replacing the content of a volume atomic. Programs that watch their certificates or configuration
-// look for them.
+// The names with which a volume's content is replaced atomically. Programs that watch their certificates or configuration look for them.
 const dataLink, newDataLink, dataPrefix = "..data", "..data_tmp", "..content-"
 
 // write makes the folder show exactly this content. Readers see the old files or the new ones and never a mixture: the

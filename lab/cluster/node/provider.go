@@ -58,7 +58,7 @@ func (p *provider) UpdatePod(_ context.Context, object *corev1.Pod) error {
 	return nil
 }
 
-// DeletePod asks the pod to stop. The pod controller gets its end from the pod's status.
+// DeletePod asks the pod to stop. The pod's status shows the pod controller when the pod has ended.
 func (p *provider) DeletePod(_ context.Context, object *corev1.Pod) error {
 	known := p.find(object.Namespace, object.Name)
 	if known == nil || known.current().UID != object.UID {
@@ -70,7 +70,7 @@ func (p *provider) DeletePod(_ context.Context, object *corev1.Pod) error {
 }
 
 // GetPod returns nothing if the API server has another pod with the same name: the pod controller would mistake the
-// old one for the new one.
+// old pod for the new one.
 func (p *provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 	known := p.find(namespace, name)
 	if known == nil {
@@ -105,7 +105,7 @@ func (p *provider) NotifyPods(_ context.Context, tell func(*corev1.Pod)) {
 	p.tell = tell
 }
 
-// notify reports a pod's status, in the API server's version of its object.
+// notify reports a pod's status to the pod controller, in the latest version of the pod's object from the API server.
 func (p *provider) notify(changed *pod) {
 	object := changed.current()
 	latest, err := p.lister.Pods(object.Namespace).Get(object.Name)
@@ -163,8 +163,7 @@ func (p *provider) forget(object *corev1.Pod) {
 	}
 }
 
-// watchObjects wakes the pods in the namespace of each ConfigMap or Secret that changes: one of them may show it or
-// wait for it.
+// watchObjects wakes the pods in the namespace of each ConfigMap or Secret that changes: a pod may show the object or wait for it.
 func (p *provider) watchObjects() cache.ResourceEventHandler {
 	wake := func(changed any) {
 		name, err := cache.DeletionHandlingObjectToName(changed)

@@ -215,8 +215,8 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// firstStatus returns the status of a container that has not started yet. If the API server has an earlier run, from before this node was
-// started, that run has ended without being seen and counts as a restart.
+// firstStatus returns the status of a container that has not started yet. If the API server has the status of an earlier run,
+// from before this node was started, that run has ended without being seen and counts as a restart.
 func firstStatus(spec *corev1.Container, known []corev1.ContainerStatus) corev1.ContainerStatus {
 	status := corev1.ContainerStatus{
 		Name:    spec.Name,

@@ -34,8 +34,8 @@ const (
 	containerdSocket = "/run/containerd/containerd.sock"
 )
 
-// ownFolders are the node's folders on the disk, by their names in its folder. The other ones that it has for itself
-// are in memory. containerd cannot keep images in a layer above other files.
+// ownFolders are the folders on the disk that only the node has, by their names in system.Dir. The node's other own folders are in memory.
+// containerd needs such a folder, because it cannot keep images in a layer above other files.
 var ownFolders = map[string]string{
 	"kubelet":    "/var/lib/kubelet",
 	"containerd": "/var/lib/containerd",
@@ -93,7 +93,7 @@ const (
 	socketLimit  = time.Minute // until containerd listens
 	socketRetry  = 20 * time.Millisecond
 	restartDelay = time.Second
-	// A service that ends this often, each time earlier than this after its start, ends the node.
+	// A service that ends mostFailures times in succession, each time within shortestRun of its start, ends the node.
 	shortestRun  = 10 * time.Second
 	mostFailures = 5
 )
@@ -299,8 +299,8 @@ func mountDevices(root string) error {
 	)
 }
 
-// kernelSettings are the settings of the machine that a kubelet sets or checks when it starts. The node's kubelet finds them
-// as it wants them, and the machine's stay as they are.
+// kernelSettings are the settings of the machine that a kubelet sets or checks when it starts, with the values that it wants. The node's
+// kubelet finds these values, and the machine's settings do not change.
 var kernelSettings = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -355,7 +355,7 @@ func (s system) recordFilesystems(root string) error {
 	return writeRecord(s.Dir, filesystemsFile, devices)
 }
 
-// enterRoot makes a mount this process's root, and detaches the one that it had.
+// enterRoot makes a mount this process's root, and detaches the former root.
 func enterRoot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err

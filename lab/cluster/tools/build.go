@@ -97,8 +97,8 @@ func (r recipe) writePins(ctx context.Context, into string) (string, error) {
 	return copyPins(r.folder, into)
 }
 
-// copyPins copies the go.mod and go.sum of a folder into another one, and returns the path of that go.mod. A go.sum may be
-// missing.
+// copyPins copies the go.mod and go.sum of a folder into another one, and returns the path of the copied go.mod. A go.sum
+// may be missing.
 func copyPins(from, into string) (string, error) {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return "", err

@@ -38,7 +38,7 @@ func Kubernetes() (version string, pinned bool, err error) {
 	return "v" + other, false, nil
 }
 
-// ensureOf is Ensure with another version of Kubernetes. OLM and etcd are the pinned ones.
+// ensureOf is like Ensure, with another version of Kubernetes, and the pinned versions of OLM and etcd.
 func ensureOf(ctx context.Context, kubernetes string, report func(Progress)) (Dir, error) {
 	own, err := recipeOf(kubernetes, kubernetesPrograms)
 	if err != nil {
@@ -85,8 +85,8 @@ func recipeOf(kubernetes string, programs []program) (recipe, error) {
 	}, nil
 }
 
-// writeModuleOf writes a go.mod into a folder, of a module that requires a version of Kubernetes, and returns its path. The go command adds
-// what Kubernetes requires, and the digests that the checksum database has.
+// writeModuleOf writes a go.mod into a folder, for a module that requires a version of Kubernetes, and returns the file's path. The go
+// command adds the modules that Kubernetes requires, and the digests that the checksum database has.
 func writeModuleOf(ctx context.Context, kubernetes, folder string) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -115,8 +115,8 @@ func writeModuleOf(ctx context.Context, kubernetes, folder string) (string, erro
 	return file, os.WriteFile(file, content, 0o644)
 }
 
-// moduleOf returns the go.mod of a module that requires a version of Kubernetes, whose own go.mod is given. Kubernetes takes its staging
-// modules from its folders; they are published with the same minor version and patch: v0.31.14 with v1.31.14.
+// moduleOf returns the go.mod of a module that requires a version of Kubernetes. theirs is the go.mod of Kubernetes, which takes its
+// staging modules from folders of its own. They are published, too, with the same minor version and patch: v0.31.14 with v1.31.14.
 func moduleOf(kubernetes string, theirs []byte) ([]byte, error) {
 	parsed, err := modfile.Parse(kubernetesModule+"@"+kubernetes+"/go.mod", theirs, nil)
 	if err != nil {

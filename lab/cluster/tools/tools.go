@@ -96,7 +96,7 @@ func OPM(ctx context.Context, report func(Progress)) (string, error) {
 func Promtool(ctx context.Context, report func(Progress)) (string, error) {
 	return Program{
 		Name: "promtool", Package: "github.com/prometheus/prometheus/cmd/promtool", Folder: promtoolFolder,
-		// Checking and testing rules needs no service discovery. Without it there are a fifth of the packages.
+		// Checking and testing rules needs no service discovery. Without it, promtool has a fifth of the packages.
 		Flags: []string{"-tags", "remove_all_sd", "-ldflags", "-s -w"},
 	}.Ensure(ctx, report)
 }
@@ -183,7 +183,7 @@ func Programs(ctx context.Context, packages ...string) (Dir, error) {
 	return programsIn(ctx, "test", packages)
 }
 
-// ProgramsWithTag is Programs with a build tag. They are in a folder of their own.
+// ProgramsWithTag is like Programs, with a build tag. The programs are in a folder of their own.
 func ProgramsWithTag(ctx context.Context, tag string, packages ...string) (Dir, error) {
 	return programsIn(ctx, "test-"+tag, append([]string{"-tags", tag}, packages...))
 }
@@ -239,7 +239,8 @@ type recipe struct {
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }
 
-// kubernetesRecipe returns the recipe for programs of Kubernetes. In the pinned version, it may include others in lab/modules/tools.
+// kubernetesRecipe returns the recipe for programs of Kubernetes. In the pinned version, programs
+// may include other programs of lab/modules/tools.
 func kubernetesRecipe(programs []program) (recipe, error) {
 	version, pinned, err := Kubernetes()
 	if err != nil {

@@ -126,8 +126,8 @@ func (c *class) parseIDs(parameters map[string]string, count int64) (err error) 
 	return nil
 }
 
-// choose returns the first ID of the range that is not the group of an access point. The range is no longer than the file system can
-// have access points.
+// choose returns the first ID of the range that is not the group of an access point. It tries no more IDs than needed: the file system can
+// have only count access points.
 func (c class) choose(points []accessPoint, count int64) (int64, error) {
 	used := map[int64]bool{}
 	for _, p := range points {
@@ -164,8 +164,8 @@ func (c class) directoryOf(name string, parameters map[string]string) (string, e
 	return directory, nil
 }
 
-// fits fails unless an access point that exists already is one that the class would have created. Only with exact, it may have IDs of
-// the class that are not in the range.
+// fits fails unless the class would have created an access point that exists already. With exact, IDs that the class names must be equal,
+// even if they are not in the range. All other IDs must be in the range.
 func (c class) fits(p accessPoint, exact bool) error {
 	within := func(what string, got *int64, want int64) error {
 		switch {
@@ -185,7 +185,8 @@ func (c class) fits(p accessPoint, exact bool) error {
 	return errors.Join(within("GID", p.user.Gid, c.gid), within("UID", p.user.Uid, c.uid))
 }
 
-// roleOf returns EFS as the driver sees it, or in the role of a request's secrets, and whether its mount targets are found by name.
+// roleOf returns EFS as the driver sees it or, if a request's secrets name a role, as that role sees it, the role, and whether nodes find
+// mount targets by name.
 func (d *driver) roleOf(secrets map[string]string) (a account, role string, byName bool, err error) {
 	if text, has := secrets["crossaccount"]; has {
 		if byName, err = strconv.ParseBool(text); err != nil {

@@ -64,7 +64,7 @@ func with(annotations, more map[string]string) map[string]string {
 	return merged
 }
 
-// File is a file of the folder.
+// File is a file of the folder deploy/manifests.
 type File struct {
 	Name string
 	Data []byte

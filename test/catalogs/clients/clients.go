@@ -1,4 +1,4 @@
-// Package clients asks a server of a catalog as many clients of OLM do at once.
+// Package clients sends the server of a catalog the requests of many clients of OLM at once.
 package clients
 
 import (
@@ -27,7 +27,7 @@ func FromLoopback(address string) Dial {
 	}
 }
 
-// List makes some clients list all bundles once, as OLM does when it resolves, all at the same time. It returns how many bundles one client
+// List makes some clients list all bundles once, at the same time, as OLM does when it resolves. It returns how many bundles one client
 // got.
 func List(ctx context.Context, dial Dial, clients int) (bundles int64, err error) {
 	group, ctx := errgroup.WithContext(ctx)

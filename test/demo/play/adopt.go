@@ -37,7 +37,7 @@ import (
 // adoptedPlatform is the platform of the driver that is handed over.
 const adoptedPlatform = "aws"
 
-// adoptionCloud also knows the credentials of OpenShift 4.5's operator.
+// adoptionCloud returns the platform's cloud, which also knows the credentials of OpenShift 4.5's operator.
 func adoptionCloud() (simulatedCloud, error) {
 	cloud, err := onPlatform{adoptedPlatform}.cloud()
 	cloud.olm = true
@@ -143,7 +143,7 @@ func (h handOver) install(ctx context.Context) (string, error) {
 	return "OLM installed " + csv, err
 }
 
-// makeDriver creates the operator's objects for its custom resource, and waits until the driver runs.
+// makeDriver creates the former operator's custom resource and the objects that the operator made for it, and waits until the driver runs.
 func (h handOver) makeDriver(ctx context.Context) (string, error) {
 	c := h.cluster.Client()
 	of := h.driver.OldCustomResources()[0]
@@ -211,7 +211,7 @@ func (h handOver) useVolume(ctx context.Context) (string, error) {
 	return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it throughout", claim.Name, class), journey.AwaitPod(ctx, c, tenant)
 }
 
-// awaitHold waits until the cluster storage operator waits.
+// awaitHold waits until the cluster storage operator reports that it waits for OLM's operator of the driver to go.
 func (h handOver) awaitHold(ctx context.Context) (string, error) {
 	return "waits: OLM runs an operator of the driver", cluster.Until(ctx, "the cluster storage operator to wait", func(ctx context.Context) error {
 		storage := &operatorv1.Storage{}

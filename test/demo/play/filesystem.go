@@ -28,7 +28,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// awsCloud is a region of AWS without file systems. A file has the variables that lead an administrator to it.
+// awsCloud is a region of AWS without file systems. The file aws.env has the variables with which an administrator reaches it.
 var awsCloud = simulatedCloud{
 	name: "aws", olm: true,
 	archives: func(ctx context.Context, report func(tools.Progress)) (map[string]string, error) {
@@ -51,7 +51,7 @@ var awsCloud = simulatedCloud{
 
 func runAWSCloud(ctx context.Context, s *demo) error { return awsCloud.run(ctx, s) }
 
-// fileSystem is the life of a file system: berth aws create, the main job, berth aws destroy.
+// fileSystem demonstrates a file system from creation to deletion: berth aws create, the main job, berth aws destroy.
 type fileSystem struct{ *mainJob }
 
 func runAWS(ctx context.Context, s *demo) error {
@@ -142,7 +142,7 @@ func (f fileSystem) berthOutput(ctx context.Context, args ...string) ([]byte, er
 	return out, nil
 }
 
-// readIDs reads the created IDs.
+// readIDs reads the IDs of the created file system and access point.
 func (f fileSystem) readIDs(ctx context.Context) (string, error) {
 	out, err := f.berthOutput(ctx, "aws", "create", "--access-point", "/"+volumeName, "--output", "json")
 	if err != nil {
@@ -177,7 +177,7 @@ func (f fileSystem) createClass(ctx context.Context) (string, error) {
 	return "berth aws create -o storageclass | kubectl apply -f -", nil
 }
 
-// useClaim makes a pod write to a claim; the driver creates its access point.
+// useClaim makes a pod write to a claim; the driver creates the claim's access point.
 func (f fileSystem) useClaim(ctx context.Context) (string, error) {
 	return f.writeToClaim(ctx, claimant, "efs-dynamic", corev1.ReadWriteMany)
 }

@@ -22,7 +22,7 @@ import (
 type simulatedCloud struct {
 	// name is the name of the platform, as users give it.
 	name string
-	// olm and snapshots are whether the cluster has OLM, and the API of snapshots.
+	// olm says whether the cluster has OLM, and snapshots whether it has the API of snapshots.
 	olm, snapshots bool
 	// archives builds the images that the cluster needs.
 	archives func(context.Context, func(tools.Progress)) (map[string]string, error)
@@ -47,7 +47,7 @@ func (c simulatedCloud) build(ctx context.Context, s *demo) error {
 	})
 }
 
-// startCluster starts the process of the cloud and the cluster, unless that is up.
+// startCluster returns a function that starts the process of the cloud and the cluster, unless the cluster is up.
 func (c simulatedCloud) startCluster(s *demo) func(context.Context) (string, error) {
 	return func(ctx context.Context) (_ string, err error) {
 		if s.cluster, err = cluster.Find(clusterFolder(s.folder)); err == nil {
@@ -67,7 +67,7 @@ func (c simulatedCloud) startCluster(s *demo) func(context.Context) (string, err
 	}
 }
 
-// run starts the cloud and a cluster in it, and is the cloud until the cluster ends.
+// run starts the cloud and a cluster in it, and serves the cloud until the cluster ends.
 func (c simulatedCloud) run(ctx context.Context, s *demo) error {
 	archives, err := c.archives(ctx, nil)
 	if err != nil {

@@ -52,7 +52,7 @@ type AWS struct {
 	tokens bool
 }
 
-// account is the cluster's.
+// account is the ID of the cluster's account.
 const account = "111122223333"
 
 // Addresses on nodes.
@@ -125,8 +125,8 @@ func roleARN(request *unstructured.Unstructured) string {
 	return fmt.Sprintf("arn:aws:iam::%s:role/%s", account, request.GetName())
 }
 
-// requests returns the CredentialsRequests among the driver's objects, as in the namespace for operators, and former
-// drivers' ones.
+// requests returns the CredentialsRequests among the driver's objects, as in the namespace for operators, and the CredentialsRequests in
+// Former.
 func (a *AWS) requests() []*unstructured.Unstructured {
 	a.t.Helper()
 	return append((&Testbed{Driver: a.driver}).credentialsRequests(a.t), a.Former...)
@@ -222,8 +222,8 @@ func (a *AWS) DescribeNode(t testing.TB, c *cluster.Cluster, index int) {
 	require.NoError(t, c.Client().Patch(t.Context(), node, client.MergeFrom(before)))
 }
 
-// adoptKeyPairs makes the key pairs known that the cloud credential operator makes for the driver. The real one makes
-// them in AWS. Each has the permissions that its CredentialsRequest asks for.
+// adoptKeyPairs makes the region accept the key pairs that the cluster's cloud credential operator makes for the driver. The real operator
+// makes them in AWS. Each key pair has the permissions that its CredentialsRequest asks for.
 func (a *AWS) adoptKeyPairs(c *cluster.Cluster) {
 	api, err := kubernetes.NewForConfig(c.Config())
 	require.NoError(a.t, err)
@@ -257,8 +257,8 @@ func (a *AWS) adoptKeyPairs(c *cluster.Cluster) {
 	a.t.Cleanup(start(factory))
 }
 
-// trust makes the cluster's issuer of tokens known, and a role for each CredentialsRequest that its service accounts can
-// assume. The cloud credential operator makes no key pairs then.
+// trust adds the cluster's issuer of tokens to the region, and a role for each CredentialsRequest, which the request's service accounts can
+// assume. The cloud credential operator then makes no key pairs.
 func (a *AWS) trust(c *cluster.Cluster) {
 	a.t.Helper()
 	api, err := kubernetes.NewForConfig(c.Config())

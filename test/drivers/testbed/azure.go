@@ -91,7 +91,7 @@ func startAzureCloud(t testing.TB, options AzureOptions, of ...drivers.Driver) (
 	}), storage
 }
 
-// prepareAzure says of the nodes where they are, and how the cluster gets credentials.
+// prepareAzure labels the nodes with their zone, and sets how the cluster gets credentials.
 func prepareAzure(ctx context.Context, c client.Client, options AzureOptions) error {
 	for _, node := range Nodes {
 		zone := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, AzureZone)
@@ -116,7 +116,7 @@ func cloudConfigOf() *corev1.ConfigMap {
 		"location": azureLocation, "vmType": "standard", "useManagedIdentityExtension": true, "useInstanceMetadata": true,
 	})
 	if err != nil {
-		panic(err) // of values that it always can encode
+		panic(err) // not expected: JSON can encode these values
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},

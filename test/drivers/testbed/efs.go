@@ -37,7 +37,7 @@ type FileSystems struct {
 }
 
 // AddFileSystems adds file systems with IDs, which may be of other accounts, and a mount target for each in the zone of the
-// nodes. It serves these, and all others of the region. Each has a folder of this machine.
+// nodes. It serves these and all other file systems of the region, each from a folder of this machine.
 func AddFileSystems(t testing.TB, a *AWS, all ...efs.FileSystem) *FileSystems {
 	t.Helper()
 	require.LessOrEqual(t, len(all), 3, "file systems; EC2 assigns the addresses after the third")

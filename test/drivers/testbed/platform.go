@@ -87,8 +87,8 @@ func (p Platform) Install(ctx context.Context, api client.Client) error {
 	return release.Payload{Version: cluster.OpenShiftVersion}.Apply(ctx, api, registry.All())
 }
 
-// Enter puts a running cluster into a cloud, until the test ends. Its nodes reach the cloud's servers already
-// (cluster.Options.Reachable). It installs no driver.
+// Enter puts a running cluster into a cloud, until the test ends. The cluster's nodes already reach the cloud's servers
+// (cluster.Options.Reachable). Enter installs no driver.
 func Enter(t testing.TB, c *cluster.Cluster, options Options) {
 	t.Helper()
 	bed := &Testbed{Cluster: c}

@@ -159,7 +159,7 @@ func notReadyReasons(pod *corev1.Pod) string {
 // report logs the diagnostics of a failed test: pods, warnings, and the ends of the logs of the driver and its
 // operator.
 func (b *Testbed) report(t testing.TB) {
-	ctx := context.Background() // the test's has ended
+	ctx := context.Background() // the test's context has ended
 	show := func(cmd *exec.Cmd) {
 		output, _ := cmd.CombinedOutput() // names the problem
 		t.Logf("%s\n%s", strings.Join(cmd.Args[1:], " "), output)
