@@ -255,7 +255,7 @@ func (h handOver) record(ctx context.Context) (string, error) {
 
 // inProgress reports whether an earlier run was interrupted during the hand-over.
 func (h handOver) inProgress(ctx context.Context) bool {
-	status, err := adoption.Adopt.Status(ctx, migrate.Cluster{Client: h.cluster.Client()}, adoption.Request{Driver: h.driver})
+	status, err := adoption.Adopt.Status(ctx, h.connection(), adoption.Request{Driver: h.driver})
 	return err == nil && status.Phase == migrate.Applying
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/lab/cluster"
-	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/csimigration"
 	"github.com/berth-csi/berth/test/restarts"
 )
@@ -52,7 +51,11 @@ func runCSIMigration(ctx context.Context, d *demo) error {
 			return err
 		}
 	}
-	fmt.Println("\nThe operators are not played any more. `make demo-down` ends the cluster.")
+	fmt.Println("\nThe operators are not played any more: nothing rolls changes out.")
+	d.farewell(staysUp, d.onPath(d.home),
+		"kubectl berth csi-migration status",
+		"kubectl get featuregate cluster -o yaml",
+	)
 	return nil
 }
 
@@ -82,7 +85,7 @@ func (d *demo) leaveInTreeVolume(ctx context.Context) (string, error) {
 
 // awaitRevisions waits until the operators have rolled out all revisions.
 func (d *demo) awaitRevisions(ctx context.Context) (string, error) {
-	to := migrate.Cluster{Config: d.cluster.Config(), Client: d.cluster.Client()}
+	to := d.connection()
 	err := cluster.Until(ctx, "control plane and nodes", func(ctx context.Context) error {
 		overview, err := csimigration.Observe(ctx, to)
 		if err == nil && overview.Waits != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/lab/cluster/node"
 	"github.com/berth-csi/berth/lab/progress"
+	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
@@ -45,6 +46,11 @@ type demo struct {
 	env []string
 	// archives are the images of the driver, if it really runs.
 	archives map[string]string
+}
+
+// connection returns the connection with which migrations read the cluster.
+func (s *demo) connection() migrate.Cluster {
+	return migrate.Cluster{Config: s.cluster.Config(), Client: s.cluster.Client()}
 }
 
 // stage is a part of a demonstration. do returns a description of its result.

@@ -115,7 +115,7 @@ func (w switching) holder(ctx context.Context) (string, error) {
 // inProgress reports whether an earlier run was interrupted during the switch.
 func (w switching) inProgress(ctx context.Context) bool {
 	request := subscription.Request{Package: w.driver.Package.Name, Namespace: namespace}
-	status, err := subscription.Switch.Status(ctx, migrate.Cluster{Client: w.cluster.Client()}, request)
+	status, err := subscription.Switch.Status(ctx, w.connection(), request)
 	return err == nil && status.Phase == migrate.Applying
 }
 
