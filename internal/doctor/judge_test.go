@@ -23,8 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/internal/findings"
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
@@ -255,9 +257,39 @@ func TestSharedVolumes(t *testing.T) {
 		got[1].What != "1 of 2 SharedVolumes is Ready, but AWS lacks something, with reason AccessPointNotFound, such as team/mistyped: gone" {
 		t.Errorf("with an access point that does not exist: %+v", got)
 	}
+	var leaving count
+	for _, phase := range []sharedvolume.Phase{sharedvolume.Ready, sharedvolume.Deleting} {
+		v := unready("a", "ClaimInUse")
+		v.Metadata.DeletionTimestamp, v.Status.Phase = "2026-11-30T18:00:28Z", phase
+		require.NoError(t, leaving.add(v))
+	}
+	if got := leaving.judge(); len(got) != 2 || got[0].Verdict != findings.Warning || got[0].What != "1 of 2 SharedVolumes is being deleted, and no operator has reported on that, such as team/a" ||
+		!strings.Contains(got[1].What, "with reason ClaimInUse") {
+		t.Errorf("with a deletion that no operator has seen: %+v", got)
+	}
 	var none count
 	if got := none.judge(); len(got) != 1 || got[0].Verdict != findings.OK {
 		t.Errorf("without SharedVolumes: %+v", got)
+	}
+}
+
+// TestPlacement: only objects of a driver show where it is. Without any, the decision is where an operator would install it.
+func TestPlacement(t *testing.T) {
+	csi, custom := &storagev1.CSIDriver{}, &operatorv1.ClusterCSIDriver{}
+	decided := placement.Decision{Namespace: "csi-drivers"}
+	for name, test := range map[string]struct {
+		location location
+		want     string
+	}{
+		"a driver":                  {location{csiDriver: csi, decision: decided}, "the driver is in namespace csi-drivers, as cluster-scoped objects show"},
+		"one that is asked for":     {location{custom: custom, decision: decided}, "the driver is in namespace csi-drivers, as cluster-scoped objects show"},
+		"one that has been removed": {location{decision: decided}, ""},
+	} {
+		var got []string
+		for _, c := range (&examinedDriver{location: &test.location}).judgePlacement() {
+			got = append(got, c.What)
+		}
+		assert.Equal(t, test.want, strings.Join(got, "\n"), name)
 	}
 }
 

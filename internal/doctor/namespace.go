@@ -57,8 +57,8 @@ func (p *examinedDriver) judgePlacement() []findings.Check {
 	switch refusal := p.decision.Refusal; {
 	case refusal != nil && (p.custom != nil || p.csiDriver != nil):
 		return []findings.Check{findings.Fail(namespaceUnknown, helpFor(string(refusal.Reason), "see "+findings.Page("start/install.md#where-the-driver-is")), "%s: %s", refusal.Reason, refusal.Message)}
-	case refusal != nil || p.decision.Namespace == "":
-		return nil // there is no driver yet
+	case refusal != nil || p.decision.Namespace == "" || p.custom == nil && p.csiDriver == nil:
+		return nil // there is no driver yet, or no longer
 	case p.decision.Create:
 		return []findings.Check{findings.Warn(namespaceMissing, "the operator creates it when it installs the driver", "namespace %s does not exist", p.decision.Namespace)}
 	}

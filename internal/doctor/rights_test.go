@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,11 +14,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
@@ -47,7 +51,7 @@ func serving(t *testing.T, lists map[string]string) Cluster {
 	for kind := range scheme.AllKnownTypes() {
 		mapper.Add(kind, meta.RESTScopeRoot)
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 	require.NoError(t, err)
 	return Cluster{Config: config, Client: c}
 }
@@ -166,6 +170,17 @@ func TestEventsOfATeam(t *testing.T) {
 	assert.Equal(t, map[string]string{"web": "FailedMount: Failed to resolve"}, said)
 }
 
+// TestNoSuchNamespace: a mistyped namespace is not one in which all is well. The API server's lists of what is in it are empty.
+func TestNoSuchNamespace(t *testing.T) {
+	cluster := serving(t, map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": listOf(), "/api/v1/namespaces/shop/pods": listOf()})
+	cluster.Client = interceptor.NewClient(cluster.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewNotFound(corev1.Resource("namespaces"), key.Name)
+		}})
+	_, err := ExamineNamespace(t.Context(), cluster, "shop")
+	require.EqualError(t, err, "there is no namespace shop")
+}
+
 // TestTeam: a team sees the faults in its namespace, from the SharedVolume to the events of its pods.
 func TestTeam(t *testing.T) {
 	broken := map[string]string{
@@ -176,6 +191,14 @@ func TestTeam(t *testing.T) {
 		"/api/v1/namespaces/shop/events": listOf(`{"metadata":{"name":"e"},"type":"Warning","reason":"FailedMount","message":"Failed to resolve","involvedObject":{"kind":"Pod","name":"web"}},
 			{"metadata":{"name":"f"},"type":"Warning","reason":"ProvisioningFailed","message":"no GID","involvedObject":{"kind":"PersistentVolumeClaim","name":"pvc-logs"}}`),
 	}
+	// The end of what the kubelet says about a mount is the cause.
+	mount := "MountVolume.SetUp failed" + strings.Repeat(" at /var/lib/kubelet", 50) + strings.Repeat(".", 308) + `Output: Failed to resolve "fs-0123456789"`
+	long := map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": listOf(),
+		"/api/v1/namespaces/shop/pods":   listOf(`{"metadata":{"name":"web"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending"}}`),
+		"/api/v1/namespaces/shop/events": listOf(fmt.Sprintf(`{"metadata":{"name":"e"},"type":"Warning","reason":"FailedMount","message":%q,"involvedObject":{"kind":"Pod","name":"web"}}`, mount))}
+	leaving := map[string]string{servedSharedVolumes: listOf(`{"metadata":{"namespace":"shop","name":"logs","deletionTimestamp":"2026-11-30T18:00:28Z"},"status":{"phase":"Ready","conditions":[{"type":"Ready","status":"True","reason":"Bound","message":"bound"}]}}`,
+		`{"metadata":{"namespace":"shop","name":"seen","deletionTimestamp":"2026-11-30T18:00:28Z"},"status":{"phase":"Deleting","conditions":[{"type":"Ready","status":"False","reason":"ClaimInUse","message":"pod web uses it"}]}}`),
+		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(), "/api/v1/namespaces/shop/pods": listOf()}
 	whole := map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`), "/api/v1/namespaces/shop/pods": listOf()}
 	for _, test := range []struct {
 		name  string
@@ -187,6 +210,11 @@ func TestTeam(t *testing.T) {
 			"warning claim pvc-logs is not bound: ProvisioningFailed: no GID",
 			"fault pod web, which uses pvc-logs, waits to start: FailedMount: Failed to resolve",
 		}},
+		{"a long message about a mount", long, []string{"ok ", "ok ",
+			"fault pod web, which uses pvc-logs, waits to start: FailedMount: " + mount[:137] + "… (886 more characters) …" + mount[len(mount)-350:]}},
+		{"a deletion that no operator has seen", leaving, []string{
+			"warning SharedVolume logs is being deleted, and no operator has reported on that",
+			"warning SharedVolume seen is not Ready, with reason ClaimInUse: pod web uses it", "ok ", "ok "}},
 		{"whole", whole, []string{"ok there are no SharedVolumes", "ok 1 claim is bound", "ok 0 pods that use claims, and none waits to start"}},
 		{"no rights", nil, []string{"not-examined ", "not-examined ", "not-examined "}},
 	} {

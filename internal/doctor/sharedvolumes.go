@@ -24,6 +24,8 @@ type sharedVolume struct {
 	Metadata struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
+		// DeletionTimestamp is set while the SharedVolume is being deleted.
+		DeletionTimestamp string `json:"deletionTimestamp"`
 	} `json:"metadata"`
 	Status struct {
 		Phase      v1alpha1.Phase     `json:"phase"`
@@ -36,10 +38,15 @@ const maxReasons = 20
 
 // count counts SharedVolumes by fault.
 type count struct {
-	all, ready int
-	unready    tally // not Ready
-	absent     tally // Ready, but AWS lacks the file system or access point
+	all, ready  int
+	unready     tally // not Ready
+	absent      tally // Ready, but AWS lacks the file system or access point
+	unseen      int   // being deleted, but no operator has reported on that
+	firstUnseen string
 }
+
+// helpWithoutOperator says how to delete SharedVolumes if there is no operator.
+var helpWithoutOperator = "if there is none any more, see " + findings.Page("operate/sharedvolume.md#when-the-operator-is-gone")
 
 // tally counts SharedVolumes by reason, and keeps the first one of each.
 type tally struct {
@@ -66,6 +73,12 @@ func examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]findings.Ch
 
 func (c *count) add(v sharedVolume) error {
 	c.all++
+	if v.Metadata.DeletionTimestamp != "" && v.Status.Phase != v1alpha1.Deleting {
+		if c.unseen++; c.unseen == 1 {
+			c.firstUnseen = v.Metadata.Namespace + "/" + v.Metadata.Name
+		}
+		return nil
+	}
 	if v.Status.Phase == v1alpha1.Ready {
 		c.ready++
 		if found := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ConditionFileSystemAvailable); found != nil && found.Status == metav1.ConditionFalse {
@@ -118,6 +131,10 @@ func (c *count) judge() []findings.Check {
 	var results []findings.Check
 	if c.all == c.ready {
 		results = append(results, findings.Pass(sharedVolumesFine, "%s", allReady(c.all)))
+	}
+	if c.unseen > 0 {
+		results = append(results, findings.Warn(sharedVolumesNotReady, "wait, or make the operator above work; "+helpWithoutOperator, "%d of %s %s being deleted, and no operator has reported on that, such as %s",
+			c.unseen, number(c.all, "SharedVolume"), are(c.unseen), c.firstUnseen))
 	}
 	for _, reason := range c.unready.reasons() {
 		results = append(results, findings.Warn(sharedVolumesNotReady, "oc get sharedvolumes -A; the reasons: "+findings.Page("operate/troubleshooting.md#my-sharedvolume-is-not-ready"),

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
@@ -49,8 +50,14 @@ func (f *few[T]) rest(code, what, list string) []findings.Check {
 }
 
 // ExamineNamespace examines a team's SharedVolumes, claims, and the pods that use them, in one namespace. It reads nothing else. It
-// fails if the API server does not answer.
+// fails if the API server does not answer, or says that there is no such namespace.
 func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*Report, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	// The API server also lists what is in a namespace that does not exist: nothing. A team that may not read its namespace goes on.
+	if exists, err := cluster.read(ctx, object, "", namespace); err == nil && !exists {
+		return nil, fmt.Errorf("there is no namespace %s", namespace)
+	}
 	team := &team{namespace: namespace}
 	report := &Report{Schema: Schema, Healthy: true, Cluster: []Section{}, Drivers: []DriverReport{}, Namespace: namespace}
 	var err error
@@ -92,6 +99,11 @@ func judgeOne(v sharedVolume) *findings.Check {
 	var c count
 	if err := c.add(v); err != nil {
 		return nil // add never fails
+	}
+	if c.unseen > 0 {
+		r := findings.Warn(sharedVolumesNotReady, "wait, or have a cluster administrator run berth doctor to see whether the operator runs; "+helpWithoutOperator,
+			"SharedVolume %s is being deleted, and no operator has reported on that", v.Metadata.Name)
+		return &r
 	}
 	describe := escape.Command("oc -n %s describe sharedvolume %s", v.Metadata.Namespace, v.Metadata.Name)
 	for reason, text := range c.unready.first {
@@ -211,8 +223,19 @@ func (t *team) events(ctx context.Context, p *examinedDriver, kind string, named
 	return last, each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "events", Namespace: t.namespace}, func(e corev1.Event) error {
 		when := cmp.Or(e.LastTimestamp.Unix(), e.EventTime.Unix())
 		if e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == kind && slices.Contains(named, e.InvolvedObject.Name) && (last[e.InvolvedObject.Name] == "" || when >= at[e.InvolvedObject.Name]) {
-			last[e.InvolvedObject.Name], at[e.InvolvedObject.Name] = escape.Short(fmt.Sprintf("%s: %s", e.Reason, e.Message), 500), when
+			last[e.InvolvedObject.Name], at[e.InvolvedObject.Name] = ends(fmt.Sprintf("%s: %s", e.Reason, e.Message), 150, 350), when
 		}
 		return nil
 	})
+}
+
+// ends returns the first and the last characters of a message, and the number of omitted ones. Messages about mounts name the volume first,
+// then the command, and what it said last.
+func ends(message string, first, last int) string {
+	text := []rune(message)
+	omitted := len(text) - first - last
+	if omitted <= 0 {
+		return message
+	}
+	return fmt.Sprintf("%s… (%d more characters) …%s", string(text[:first]), omitted, string(text[first+omitted:]))
 }
