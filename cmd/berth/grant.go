@@ -181,8 +181,8 @@ func (r grantRequest) write(ctx context.Context, c client.Client) (*v1alpha1.Sha
 	case err != nil:
 		return nil, nil, grantError("reading", r.namespace, err)
 	case !isFor(grant, namespace):
-		return nil, nil, fmt.Errorf("SharedVolumeGrant %[1]s was written for an earlier namespace %[1]s, and lists %d file systems: this one would get them, too. "+
-			"Find out who owns it; then, to write it again: %s; or, to grant all of them: %s", r.namespace, len(grant.Spec.FileSystems),
+		return nil, nil, fmt.Errorf("SharedVolumeGrant %[1]s was written for an earlier namespace %[1]s: this one would get all that it lists, too. "+
+			"Find out who owns it; then, to write it again: %s; or, to grant all of it: %s", r.namespace,
 			escape.Command("oc delete sharedvolumegrant %s", r.namespace),
 			escape.Command("oc patch sharedvolumegrant %s --type=merge -p %s", r.namespace, fmt.Sprintf(`{"spec":{"namespaceUID":%q}}`, namespace.UID)))
 	}
