@@ -40,6 +40,9 @@ func Download(ctx context.Context, config *rest.Config, base string, authorities
 	}
 	service, namespace := serviceOf(at.Hostname())
 	if authorities == nil {
+		if namespace == "" {
+			return fmt.Errorf("status.urls.base is %q, which names no Service, so it does not show which authority has signed catalogd's certificate; name a file with it in --catalogd-ca", base)
+		}
 		if authorities, err = serviceAuthority(ctx, client, namespace); err != nil {
 			return err
 		}
@@ -62,8 +65,11 @@ func Download(ctx context.Context, config *rest.Config, base string, authorities
 	return get(ctx, at.JoinPath("api/v1/all"), address, pool, to)
 }
 
-// serviceOf returns the Service of a host name such as catalogd-service.olmv1-system.svc.
+// serviceOf returns the Service of a host name such as catalogd-service.olmv1-system.svc, and nothing for an IP address.
 func serviceOf(host string) (service, namespace string) {
+	if net.ParseIP(host) != nil {
+		return "", ""
+	}
 	service, rest, _ := strings.Cut(host, ".")
 	namespace, _, _ = strings.Cut(rest, ".")
 	return service, namespace

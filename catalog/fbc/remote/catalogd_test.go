@@ -38,6 +38,7 @@ func TestDownload(t *testing.T) {
 		"no certificate":     {base: server.URL + "/catalogs/shore", authorities: []byte("none"), err: "no certificate in PEM"},
 		"no such catalog":    {base: server.URL + "/catalogs/sea", authorities: own, err: "answers 404 Not Found"},
 		"another server":     {base: server.URL + "/catalogs/moved", authorities: own, err: "catalogd redirects"},
+		"no Service":         {base: server.URL + "/catalogs/shore", err: "which names no Service, so it does not show which authority has signed catalogd's certificate; name a file with it in --catalogd-ca"},
 		"without encryption": {base: "http://127.0.0.1/catalogs/shore", authorities: own, err: "want an https URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
