@@ -199,6 +199,10 @@ func (in *back) checks() (found migrate.Checks) {
 			"no journal shows that %s was moved from OLM v0, so nobody knows its Subscription", in.request)
 	}
 	e := in.extension
+	if s := in.subscribed; e == nil && s != nil && s.Spec.Package == in.moved.Package {
+		return migrate.Refuse(movedBefore, "leave it as it is: nothing has to be moved back", "OLM v0 has the operator already, for Subscription %s/%s, and ClusterExtension %s does not exist",
+			s.Namespace, s.Name, in.moved.Subject.Name)
+	}
 	if e == nil {
 		return migrate.Refuse(movedBefore, "create a Subscription yourself", "ClusterExtension %s does not exist: somebody has deleted it since it was moved", in.moved.Subject.Name)
 	}

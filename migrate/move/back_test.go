@@ -49,6 +49,7 @@ func TestChecksBack(t *testing.T) {
 		{"as it was moved", func(*back) {}, "", ""},
 		{"never moved", func(in *back) { in.moved = nil }, movedBefore, "no journal"},
 		{"no ClusterExtension", func(in *back) { in.extension = nil }, movedBefore, "does not exist"},
+		{"moved back already", func(in *back) { in.extension, in.subscribed = nil, new(other("harbour", "boats", "boat", "")) }, movedBefore, "OLM v0 has the operator already, for Subscription harbour/boats"},
 		{"another ClusterExtension", func(in *back) { in.extension.SetAnnotations(nil) }, movedBefore, "not the one"},
 		{"a ClusterExtension that is being deleted", func(in *back) { in.extension.SetDeletionTimestamp(&metav1.Time{Time: time.Now()}) }, extensionProgress, "being deleted"},
 		{"OLM v1 tries again", func(in *back) { installed(in.extension, "boat.v1.0.0", "Retrying", "no") }, extensionProgress, "Retrying"},
