@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -119,4 +120,6 @@ func (j *mainJob) farewell() {
 		commands = append(commands, fmt.Sprintf("%s -n %s exec %s -- %s", j.kubectl(), team, pods[0], strings.Join(readFrom(pods[1]), " ")))
 	}
 	j.demo.farewell(staysUp, "", commands...)
+	fmt.Printf("\nTo follow the pages in docs/operate, use %s for oc, %s/bin/berth for berth, and NS=%s.\n", j.kubectl(), filepath.Base(j.home), namespace)
+	fmt.Println("Nothing creates access points here, so claims of StorageClasses stay Pending: 'make demo-aws' has a cloud that does.")
 }
