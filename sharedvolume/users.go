@@ -3,6 +3,7 @@ package sharedvolume
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ type users struct {
 // usersOfNamespace are the questions and results about one namespace, by the claims' names.
 type usersOfNamespace struct {
 	asked map[string]types.NamespacedName // the SharedVolumes to requeue when there is a result
+	used  map[string]time.Time            // when each claim was last looked up
 	found map[string][]string             // the names of the pods
 	at    time.Time                       // of the result
 	next  time.Time                       // when they may be listed again
@@ -88,9 +90,10 @@ func (u *users) lookUp(claim, asking types.NamespacedName) (names []string, pend
 	defer u.mu.Unlock()
 	of := u.byNamespace[claim.Namespace]
 	if of == nil {
-		of = &usersOfNamespace{asked: map[string]types.NamespacedName{}}
+		of = &usersOfNamespace{asked: map[string]types.NamespacedName{}, used: map[string]time.Time{}}
 		u.byNamespace[claim.Namespace] = of
 	}
+	of.used[claim.Name] = u.now()
 	names, known := of.found[claim.Name]
 	if known && u.now().Sub(of.at) < usersMaxAge {
 		return names, false
@@ -137,9 +140,16 @@ func (u *users) refresh(ctx context.Context, namespace string) {
 	}
 	asked := of.asked
 	of.asked, of.next = map[string]types.NamespacedName{}, began.Add(listTimeout)
+	// Claims with a result get a new one, too, even if only another claim was asked about: without it, nothing would be known about them
+	// until the next list.
+	maps.DeleteFunc(of.used, func(claim string, at time.Time) bool {
+		_, isAsked := asked[claim]
+		return !isAsked && began.Sub(at) > usersRetention
+	})
+	claims := slices.Collect(maps.Keys(of.used))
 	u.mu.Unlock()
 
-	found, err := u.find(ctx, namespace, asked)
+	found, err := u.find(ctx, namespace, claims)
 	ended := u.now()
 
 	u.mu.Lock()
@@ -172,11 +182,11 @@ func (u *users) refresh(ctx context.Context, namespace string) {
 }
 
 // find returns the pods that use the claims in question. The result has an entry for each of these claims.
-func (u *users) find(ctx context.Context, namespace string, asked map[string]types.NamespacedName) (map[string][]string, error) {
+func (u *users) find(ctx context.Context, namespace string, claims []string) (map[string][]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	found := make(map[string][]string, len(asked))
-	for claim := range asked {
+	found := make(map[string][]string, len(claims))
+	for _, claim := range claims {
 		found[claim] = nil
 	}
 	err := u.list(ctx, namespace, func(p pod) error { // The API server lists pods in the order of their names.

@@ -105,6 +105,38 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// TestUsersOfEachClaim: a list that was made for one claim does not hide the pods of another, until nobody asks for these any more.
+func TestUsersOfEachClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		source := &podsList{pods: []pod{podWith("a", "pvc-1"), podWith("b", "pvc-2")}}
+		u := newUsers(nil)
+		u.list, u.requeue = source.list, func(types.NamespacedName) {}
+		done := make(chan error)
+		go func() { done <- u.Start(ctx) }()
+		lookUp := func(claim string) []string {
+			names, _ := u.lookUp(types.NamespacedName{Namespace: "team", Name: claim}, types.NamespacedName{Namespace: "team", Name: claim})
+			synctest.Wait()
+			return names
+		}
+		lookUp("pvc-1")
+		assert.Equal(t, []string{"a"}, lookUp("pvc-1"))
+		lookUp("pvc-2") // asks for the second list
+		time.Sleep(usersMaxAge + time.Second)
+		synctest.Wait()
+		assert.Len(t, source.at, 2, "lists")
+		assert.Equal(t, []string{"a"}, lookUp("pvc-1"), "after a list for another claim")
+		for range 8 {
+			time.Sleep(usersMaxAge + time.Second)
+			synctest.Wait()
+			lookUp("pvc-2")
+		}
+		assert.NotContains(t, u.byNamespace["team"].found, "pvc-1", "long after it was looked up")
+		cancel()
+		assert.NoError(t, <-done)
+	})
+}
+
 // TestUsersKeepFew: however many pods use a claim, only a few are kept, and only of claims in question.
 func TestUsersKeepFew(t *testing.T) {
 	source := &podsList{}
@@ -113,7 +145,7 @@ func TestUsersKeepFew(t *testing.T) {
 	}
 	u := newUsers(nil)
 	u.list = source.list
-	found, err := u.find(t.Context(), "team", map[string]types.NamespacedName{"pvc-1": {}})
+	found, err := u.find(t.Context(), "team", []string{"pvc-1"})
 	if err != nil || len(found) != 1 || len(found["pvc-1"]) != maxUsers {
 		t.Errorf("found %v (%v), want %d pods of one claim", found, err, maxUsers)
 	}
