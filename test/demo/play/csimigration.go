@@ -51,11 +51,9 @@ func runCSIMigration(ctx context.Context, d *demo) error {
 			return err
 		}
 	}
-	fmt.Println("\nThe operators are not played any more: nothing rolls changes out.")
-	d.farewell(staysUp, d.onPath(d.home),
-		"kubectl berth csi-migration status",
-		"kubectl get featuregate cluster -o yaml",
-	)
+	// No farewell, as berth doctor would miss the driver's pods.
+	fmt.Printf("\nThe operators are not played any more: nothing rolls changes out. %s\n\n  export KUBECONFIG=%s%s\n\n  kubectl berth csi-migration status\n",
+		staysUp, quoted(d.cluster.Kubeconfig()), d.onPath(d.home))
 	return nil
 }
 
