@@ -1,15 +1,51 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
+
+var demonstrations = flag.Bool("demonstrations", false, "run each demonstration, which takes minutes")
+
+// TestDemonstrations runs each demonstration to its end, in a clone of its own, as .demo belongs to the user of this one.
+func TestDemonstrations(t *testing.T) {
+	if !*demonstrations {
+		t.Skip("-demonstrations is not set; make prove SUITE=demonstrations sets it")
+	}
+	root, err := tools.Root()
+	require.NoError(t, err)
+	clone := filepath.Join(t.TempDir(), "clone")
+	out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", root, clone).CombinedOutput()
+	require.NoError(t, err, string(out))
+	demo := func(ctx context.Context, what string) (string, error) {
+		cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./test/demo"}, strings.Fields(what)...)...)
+		cmd.Dir = clone
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	t.Cleanup(func() {
+		out, err := demo(context.Background(), "down")
+		assert.NoError(t, err, out)
+	})
+	for _, what := range []string{"up", "switch", "adopt", "csi-migration", "move", "aws", "platform aws", "platform openstack", "down"} {
+		t.Run(strings.ReplaceAll(what, " ", "-"), func(t *testing.T) {
+			out, err := demo(t.Context(), what)
+			require.NoError(t, err, out)
+			t.Log(out)
+		})
+	}
+}
 
 // TestPredict: before anything is built, a demonstration names in one line the parts that it will only report, and how
 // to see them.
