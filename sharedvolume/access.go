@@ -129,11 +129,14 @@ func ensurePolicy(ctx context.Context, live client.Reader, writer client.Writer,
 // managedByLabel is on each object that this operator has created or adopted.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
+// constraintsKind is the kind of the only one of communityObjects that can open a cluster.
+var constraintsKind = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}
+
 // communityObjects are the cluster-scoped objects that the community operator creates when it starts.
 var communityObjects = map[schema.GroupVersionKind]string{
-	{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}: "efs-csi-scc",
-	storagev1.SchemeGroupVersion.WithKind("CSIDriver"):                                  DriverName,
-	storagev1.SchemeGroupVersion.WithKind("StorageClass"):                               "efs-sc",
+	constraintsKind: "efs-csi-scc",
+	storagev1.SchemeGroupVersion.WithKind("CSIDriver"):    DriverName,
+	storagev1.SchemeGroupVersion.WithKind("StorageClass"): "efs-sc",
 }
 
 // nextAccess is an annotation of the community operator's objects: the access of the next policy that is created. Until there is a
@@ -141,8 +144,9 @@ var communityObjects = map[schema.GroupVersionKind]string{
 const nextAccess = "berth.dev/next-shared-volume-access"
 
 // initialAccess returns the access for a new policy: the recorded access, or else Open if the community operator has managed the cluster
-// until now, and Granted if it has not. It relies only on cluster-scoped objects, which no tenant can create. OpenShift's role
-// storage-admin may write StorageClasses, but not CSIDrivers and SecurityContextConstraints. So a StorageClass alone never leads to Open.
+// until now, and Granted if it has not. It relies only on cluster-scoped objects, which no tenant can create. Only the
+// SecurityContextConstraints lead to Open: whoever may write them can be root on each node anyway. Who administers storage may write
+// StorageClasses, as with OpenShift's role storage-admin, or CSIDrivers, and gets no access to all data by that.
 func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, error) {
 	found, err := findCommunityObjects(ctx, live)
 	if err != nil {
@@ -177,8 +181,8 @@ func accessAfter(found []*metav1.PartialObjectMetadata) v1alpha1.Access {
 			return object.Annotations[nextAccess] == string(access)
 		}
 	}
-	isClass := func(object *metav1.PartialObjectMetadata) bool { return object.Kind == "StorageClass" }
-	opening := slices.DeleteFunc(slices.Clone(found), isClass)
+	cannotOpen := func(object *metav1.PartialObjectMetadata) bool { return object.Kind != constraintsKind.Kind }
+	opening := slices.DeleteFunc(slices.Clone(found), cannotOpen)
 	switch {
 	case slices.ContainsFunc(found, records(v1alpha1.AccessGranted)):
 		return v1alpha1.AccessGranted

@@ -8,16 +8,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/cluster"
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/page"
 )
 
@@ -56,11 +58,7 @@ func TestAdoption(t *testing.T) {
 	wrong := legacyClaim(neighbour.Name, "c")
 	env.do("create", env.client.Create(t.Context(), wrong))
 
-	// The community operator made its driver, too.
-	env.do("create", env.client.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
-		Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
-	}}))
+	env.community()
 	env.defineAll()
 	cfg := env.controllerConfig()
 	for range 2 {
@@ -189,6 +187,26 @@ func (env testEnv) created(sv *v1alpha1.SharedVolume) *v1alpha1.SharedVolume {
 	env.t.Helper()
 	env.do("create", env.client.Create(env.t.Context(), sv))
 	return sv
+}
+
+// community creates the cluster-scoped objects that the community operator leaves: its SecurityContextConstraints and its driver. Only the
+// former begin an open cluster. Whoever administers storage may write a CSIDriver, so that proves nothing.
+func (env testEnv) community() (constraints, driver *unstructured.Unstructured) {
+	env.t.Helper()
+	objects, err := community.Driver("openshift-operators", env.definition())
+	require.NoError(env.t, err)
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "SecurityContextConstraints":
+			constraints = object
+		case "CSIDriver":
+			driver = object
+		default:
+			continue
+		}
+		env.do("create", env.client.Create(env.t.Context(), object))
+	}
+	return constraints, driver
 }
 
 // bound waits until a SharedVolume is Ready with a claim that is not being deleted.

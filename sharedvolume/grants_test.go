@@ -94,7 +94,7 @@ func TestEffectOf(t *testing.T) {
 
 func TestAccessAfter(t *testing.T) {
 	community := func(labels ...string) *metav1.PartialObjectMetadata {
-		object := &metav1.PartialObjectMetadata{}
+		object := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "SecurityContextConstraints"}}
 		object.Labels = map[string]string{OwnedLabel: "true"}
 		for _, label := range labels {
 			object.Labels[label] = "aws-efs-operator"
@@ -110,27 +110,35 @@ func TestAccessAfter(t *testing.T) {
 		object.Annotations = map[string]string{nextAccess: string(access)}
 		return object
 	}
-	class := func(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-		object.Kind = "StorageClass"
-		return object
+	as := func(kind string) func(*metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+		return func(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+			object.Kind = kind
+			return object
+		}
 	}
+	class, driver := as("StorageClass"), as("CSIDriver")
 	for name, test := range map[string]struct {
 		found []*metav1.PartialObjectMetadata
 		want  v1alpha1.Access
 	}{
-		"a storage administrator's class":  {[]*metav1.PartialObjectMetadata{unowned, class(community())}, v1alpha1.AccessGranted},
-		"a storage administrator's record": {[]*metav1.PartialObjectMetadata{unowned, class(recorded(v1alpha1.AccessOpen))}, v1alpha1.AccessGranted},
-		"a record that a class closes":     {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), class(recorded(v1alpha1.AccessGranted))}, v1alpha1.AccessGranted},
-		"nothing":                          {nil, v1alpha1.AccessGranted},
-		"a policy before":                  {[]*metav1.PartialObjectMetadata{community(), recorded(v1alpha1.AccessGranted)}, v1alpha1.AccessGranted},
-		"decided before":                   {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen, managedByLabel), community(managedByLabel)}, v1alpha1.AccessOpen},
-		"recorded in parts":                {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), recorded(v1alpha1.AccessGranted)}, v1alpha1.AccessGranted},
-		"the community's":                  {[]*metav1.PartialObjectMetadata{community(), community()}, v1alpha1.AccessOpen},
-		"one of it":                        {[]*metav1.PartialObjectMetadata{unowned, community()}, v1alpha1.AccessOpen},
-		"without owner":                    {[]*metav1.PartialObjectMetadata{unowned}, v1alpha1.AccessGranted},
-		"without label":                    {[]*metav1.PartialObjectMetadata{unlabelled}, v1alpha1.AccessGranted},
-		"taken over":                       {[]*metav1.PartialObjectMetadata{community(managedByLabel)}, v1alpha1.AccessGranted},
-		"taken over in parts":              {[]*metav1.PartialObjectMetadata{community(), community(managedByLabel)}, v1alpha1.AccessGranted},
+		"a storage administrator's class":          {[]*metav1.PartialObjectMetadata{unowned, class(community())}, v1alpha1.AccessGranted},
+		"a storage administrator's record":         {[]*metav1.PartialObjectMetadata{unowned, class(recorded(v1alpha1.AccessOpen))}, v1alpha1.AccessGranted},
+		"a driver that looks like the community's": {[]*metav1.PartialObjectMetadata{driver(community())}, v1alpha1.AccessGranted},
+		"a driver with a record":                   {[]*metav1.PartialObjectMetadata{driver(recorded(v1alpha1.AccessOpen))}, v1alpha1.AccessGranted},
+		"such a driver, and others' constraints":   {[]*metav1.PartialObjectMetadata{driver(recorded(v1alpha1.AccessOpen)), unowned}, v1alpha1.AccessGranted},
+		"such a driver, and adopted constraints":   {[]*metav1.PartialObjectMetadata{driver(recorded(v1alpha1.AccessOpen)), community(managedByLabel)}, v1alpha1.AccessGranted},
+		"a record that a driver closes":            {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), driver(recorded(v1alpha1.AccessGranted))}, v1alpha1.AccessGranted},
+		"a record that a class closes":             {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), class(recorded(v1alpha1.AccessGranted))}, v1alpha1.AccessGranted},
+		"nothing":                                  {nil, v1alpha1.AccessGranted},
+		"a policy before":                          {[]*metav1.PartialObjectMetadata{community(), driver(recorded(v1alpha1.AccessGranted))}, v1alpha1.AccessGranted},
+		"decided before":                           {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen, managedByLabel), driver(community(managedByLabel))}, v1alpha1.AccessOpen},
+		"recorded in parts":                        {[]*metav1.PartialObjectMetadata{recorded(v1alpha1.AccessOpen), driver(recorded(v1alpha1.AccessGranted))}, v1alpha1.AccessGranted},
+		"the community's":                          {[]*metav1.PartialObjectMetadata{community(), driver(community())}, v1alpha1.AccessOpen},
+		"one of it":                                {[]*metav1.PartialObjectMetadata{driver(unowned), community()}, v1alpha1.AccessOpen},
+		"without owner":                            {[]*metav1.PartialObjectMetadata{unowned}, v1alpha1.AccessGranted},
+		"without label":                            {[]*metav1.PartialObjectMetadata{unlabelled}, v1alpha1.AccessGranted},
+		"taken over":                               {[]*metav1.PartialObjectMetadata{community(managedByLabel)}, v1alpha1.AccessGranted},
+		"taken over in parts":                      {[]*metav1.PartialObjectMetadata{community(), driver(community(managedByLabel))}, v1alpha1.AccessGranted},
 	} {
 		assert.Equal(t, test.want, accessAfter(test.found), name)
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/lab/admission"
 	"github.com/berth-csi/berth/lab/cluster"
@@ -29,17 +30,13 @@ func TestMissingDefinitions(t *testing.T) {
 	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
 	namespace := env.Namespace(t)
 	env.define("testdata/community-crd.yaml")
-	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
-		Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
-	}}
-	env.do("create", env.client.Create(t.Context(), driver))
+	constraints, _ := env.community()
 	cfg := env.controllerConfig()
 	decided, err := sharedvolume.Prepare(t.Context(), cfg)
 	env.do("prepare", err)
 	assert.EqualValues(t, v1alpha1.AccessOpen, decided, "Prepare decides on access")
 	// From now on, nothing shows that.
-	env.do("adopt", env.client.Patch(t.Context(), driver, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"}}}`)))
+	env.do("adopt", env.client.Patch(t.Context(), constraints, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"}}}`)))
 
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
@@ -73,7 +70,7 @@ func TestMissingDefinitions(t *testing.T) {
 		env.gone(definition)
 	}
 	env.defineAll()
-	env.mustHaveAccess(v1alpha1.AccessGranted) // as in any cluster that no longer shows the community operator's driver
+	env.mustHaveAccess(v1alpha1.AccessGranted) // as in any cluster that no longer shows the community operator's constraints
 	env.setAccess(v1alpha1.AccessOpen)
 	env.ready(env.create(namespace, "again"))
 }
@@ -84,10 +81,7 @@ func TestRefusedPolicy(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
 	env.defineAll()
-	env.do("create", env.client.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
-		Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
-	}}))
+	env.community()
 	policy := &v1alpha1.SharedVolumePolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SharedVolumePolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}, Spec: v1alpha1.SharedVolumePolicySpec{Access: v1alpha1.AccessGranted},
@@ -122,21 +116,13 @@ func TestRefusedPolicy(t *testing.T) {
 	assert.Equal(t, v1alpha1.AccessGranted, again.Spec.Access, "the access with which a deleted policy comes back")
 }
 
-// TestRestartBeforeAdoption: the operator restarts while the community operator's driver is not adopted, or just was. It still knows whether there
+// TestRestartBeforeAdoption: the operator restarts while the community operator's objects are not adopted, or just were. It still knows whether there
 // was a policy, and which access it had decided on.
 func TestRestartBeforeAdoption(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
 	env.defineAll()
 	cfg := env.controllerConfig()
-	driver := func() *storagev1.CSIDriver {
-		d := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
-			Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
-		}}
-		env.do("create", env.client.Create(t.Context(), d))
-		return d
-	}
 	restart := func(want v1alpha1.Access) {
 		t.Helper()
 		decided, err := sharedvolume.Prepare(t.Context(), cfg)
@@ -150,8 +136,21 @@ func TestRestartBeforeAdoption(t *testing.T) {
 		env.gone(policy)
 	}
 
+	// Before the first start, somebody who may write CSIDrivers, and no SecurityContextConstraints, makes one that looks like the community
+	// operator's, and that records that the cluster is open.
+	forged := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
+		Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
+		Annotations:     map[string]string{"berth.dev/next-shared-volume-access": string(v1alpha1.AccessOpen)},
+	}}
+	env.do("create", env.client.Create(t.Context(), forged))
+	restart("")
+	env.mustHaveAccess(v1alpha1.AccessGranted)
+	deletePolicy()
+	env.do("delete", env.client.Delete(t.Context(), forged))
+
 	// An administrator closes the cluster, and the policy is deleted while no operator runs.
-	community := driver()
+	constraints, driver := env.community()
 	restart("")
 	env.mustHaveAccess(v1alpha1.AccessOpen)
 	env.setAccess(v1alpha1.AccessGranted)
@@ -161,20 +160,24 @@ func TestRestartBeforeAdoption(t *testing.T) {
 
 	// The API server refuses the policy until the operator has adopted the driver and restarts.
 	deletePolicy()
-	env.do("delete", env.client.Delete(t.Context(), community))
-	community = driver()
+	for _, object := range []client.Object{constraints, driver} {
+		env.do("delete", env.client.Delete(t.Context(), object))
+	}
+	constraints, driver = env.community()
 	permit := admission.Refusal{Name: "no-shared-volume-policy-yet", Operation: admissionv1.Create, Object: &v1alpha1.SharedVolumePolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SharedVolumePolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}, Spec: v1alpha1.SharedVolumePolicySpec{Access: v1alpha1.AccessGranted},
 	}, Message: "frozen by the security team"}.Apply(t, env.client)
 	restart(v1alpha1.AccessOpen)
-	env.do("adopt", env.client.Patch(t.Context(), community, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"},"ownerReferences":null}}`)))
+	env.do("adopt", env.client.Patch(t.Context(), driver, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"},"ownerReferences":null}}`)))
+	restart(v1alpha1.AccessOpen)
+	env.do("adopt", env.client.Patch(t.Context(), constraints, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"},"ownerReferences":null}}`)))
 	restart(v1alpha1.AccessOpen)
 	stop := env.runWith(cfg, sharedvolume.Options{InitialAccess: v1alpha1.AccessOpen})
 	permit()
 	env.mustHaveAccess(v1alpha1.AccessOpen)
-	env.eventually("a record that the next policy does not open the cluster", community, func() error {
-		if got := community.Annotations["berth.dev/next-shared-volume-access"]; got != string(v1alpha1.AccessGranted) {
+	env.eventually("a record that the next policy does not open the cluster", constraints, func() error {
+		if got := constraints.GetAnnotations()["berth.dev/next-shared-volume-access"]; got != string(v1alpha1.AccessGranted) {
 			return fmt.Errorf("it is %q", got)
 		}
 		return nil
