@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -178,9 +179,8 @@ func (f *clusterFlags) storageClient() (client.Client, error) {
 }
 
 func newAWSDestroyCommand() *cobra.Command {
-	var output, cluster, region string
+	var output, cluster, region, confirm string
 	var trusted []string
-	var confirm bool
 	run := &runFlags{}
 	cmd := &cobra.Command{
 		Use:   "destroy",
@@ -193,15 +193,21 @@ It keeps resources without the tag, resources that also have another cluster's t
 resources that have the tag, but were created otherwise: whoever may set tags can set them on resources of others. --trust-tags-of
 deletes these, too. Only tags say which cluster a volume or a snapshot was created for, so check the list first.
 
-Without --confirm, it lists what it would delete, and roughly what that costs a month.
+Without --confirm, it lists what it would delete, and roughly what that costs a month. It also prints the command that deletes this list,
+with --confirm=DIGEST. If there is anything else to delete by then, that command deletes nothing, prints the new list, and fails. --confirm
+without a digest deletes whatever it finds itself: whoever may set tags can add to that after you have read the list.
 
 To list, it needs these permissions:` + listed(removal.PermissionsToFind) + `
 
 To delete, it needs these:` + listed(removal.Permissions),
 		Example: `  berth aws destroy --infra-id prod-x7k2p --region us-east-1
-  berth aws destroy --infra-id prod-x7k2p --region us-east-1 --confirm`,
+  berth aws destroy --infra-id prod-x7k2p --region us-east-1 --confirm=9b1c0e4d7a52`,
 		Args: cobra.MatchAll(takesNothing, requiredFlags),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			confirmed, digest, err := confirmation(confirm)
+			if err != nil {
+				return err
+			}
 			clients, err := awsclient.New(cmd.Context(), region)
 			if err != nil {
 				return err
@@ -214,17 +220,24 @@ To delete, it needs these:` + listed(removal.Permissions),
 			if err != nil {
 				return stopped(ctx, err)
 			}
+			found := removal.Digest(inventory.Delete)
+			// If nothing is left to delete, nothing has been added.
+			changed := digest != "" && digest != found && len(inventory.Delete) > 0
 			if output == "json" {
-				report := removal.Report{Schema: removal.Schema, Cluster: cluster, DryRun: !confirm, Inventory: *inventory, USDPerMonth: removal.Cost(inventory.Delete)}
+				report := removal.Report{Schema: removal.Schema, Cluster: cluster, DryRun: !confirmed || changed, Inventory: *inventory, Digest: found, USDPerMonth: removal.Cost(inventory.Delete)}
 				if err := escape.JSON(cmd.OutOrStdout(), report); err != nil {
 					return err
 				}
 			} else {
 				listInventory(cmd, inventory)
 			}
-			if !confirm {
+			next := destruction(cluster, region, trusted, found)
+			switch {
+			case changed:
+				return fmt.Errorf("the list has changed: its digest is %s, want %s, as in --confirm; nothing was deleted; read the new list, and to delete it, run `%s`", found, digest, next)
+			case !confirmed:
 				if output == "text" && len(inventory.Delete) > 0 {
-					fmt.Fprintln(cmd.OutOrStdout(), "Nothing was deleted. To delete these, with all data in them, add --confirm.")
+					fmt.Fprintf(cmd.OutOrStdout(), "Nothing was deleted. To delete these and nothing else, with all data in them, run:\n  %s\n", next)
 				}
 				return nil
 			}
@@ -238,13 +251,37 @@ To delete, it needs these:` + listed(removal.Permissions),
 	cmd.Flags().StringVar(&cluster, "infra-id", "", "`ID` status.infrastructureName of the cluster's Infrastructure object")
 	cmd.Flags().StringVar(&region, "region", "", "`region` of AWS (default AWS_REGION or the profile's)")
 	cmd.Flags().StringArrayVar(&trusted, "trust-tags-of", nil, "`ID` of a resource with the cluster's tag to delete too, although it was created otherwise; for a file system, also its access points (repeatable)")
-	cmd.Flags().BoolVar(&confirm, "confirm", false, "delete what is listed")
+	cmd.Flags().StringVar(&confirm, "confirm", "false", "`DIGEST` delete what is listed; with the digest of an earlier list, delete nothing if the list has changed")
+	cmd.Flags().Lookup("confirm").NoOptDefVal = "true"
 	run.addTimeout(cmd, 30*time.Minute)
 	addOutputFlag(cmd, &output, "text", migrate.Formats)
 	if err := cmd.MarkFlagRequired("infra-id"); err != nil {
 		panic(err) // the flag exists
 	}
 	return cmd
+}
+
+// confirmation returns what a value of --confirm means: whether to delete, and the digest of the list to delete, or "" for any list.
+func confirmation(value string) (confirmed bool, digest string, err error) {
+	if removal.IsDigest(value) {
+		return true, value, nil
+	}
+	if confirmed, err = strconv.ParseBool(value); err != nil {
+		return false, "", fmt.Errorf("--confirm is %q, want no value, or the digest that the same command prints without --confirm", value)
+	}
+	return confirmed, "", nil
+}
+
+// destruction returns the command that deletes the resources with a digest, if nothing else is to be deleted by then.
+func destruction(cluster, region string, trusted []string, digest string) string {
+	command := escape.Command("berth aws destroy --infra-id %s", cluster)
+	if region != "" {
+		command += escape.Command(" --region %s", region)
+	}
+	for _, id := range trusted {
+		command += escape.Command(" --trust-tags-of %s", id)
+	}
+	return command + " --confirm=" + digest
 }
 
 // listed returns permissions, sorted and indented, each on a line of its own.

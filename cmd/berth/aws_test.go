@@ -8,9 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -54,6 +57,84 @@ func TestAWSDestroy(t *testing.T) {
 	if left := region.EFS.FileSystems(); len(left) != 1 || left[0].ID != both.ID {
 		t.Errorf("what is left is %+v", left)
 	}
+}
+
+// TestAWSDestroyOnlyTheList: somebody who may only set tags adds somebody else's volume to what an administrator has read. The command that
+// the list suggests deletes nothing then. It shows the new list, and the command for that.
+func TestAWSDestroyOnlyTheList(t *testing.T) {
+	region := aws.Start(t, aws.Options{})
+	user := region.AddUser(t, "administrator", "*")
+	region.Configure(t, user)
+	account := ec2.NewFromConfig(region.Config("ec2", user))
+	tag := func(id string) {
+		t.Helper()
+		_, err := account.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{
+			{Key: new("kubernetes.io/cluster/prod-x7k2p"), Value: new("owned")}, {Key: new("CSIVolumeName"), Value: new("pvc-1")}}})
+		require.NoError(t, err)
+	}
+	volume := func() string {
+		t.Helper()
+		v, err := account.CreateVolume(t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: &region.Zones()[0].Name, Size: new(int32(1))})
+		require.NoError(t, err)
+		return *v.VolumeId
+	}
+	run := func(args ...string) (string, error) {
+		t.Helper()
+		out := &bytes.Buffer{}
+		cmd := newCommand()
+		cmd.SetArgs(append([]string{"aws", "destroy"}, args...))
+		cmd.SetOut(out)
+		err := cmd.ExecuteContext(context.Background())
+		return out.String(), err
+	}
+	suggested := func(text string) []string {
+		t.Helper()
+		command := regexp.MustCompile("berth aws destroy (--infra-id prod-x7k2p --region us-east-1 --confirm=[0-9a-f]{12})\\b").FindStringSubmatch(text)
+		require.NotNilf(t, command, "want a command with a digest in\n%s", text)
+		return strings.Fields(command[1])
+	}
+	left := func(want ...string) {
+		t.Helper()
+		var ids []string
+		for _, v := range region.EC2.Volumes() {
+			ids = append(ids, v.ID)
+		}
+		assert.ElementsMatch(t, want, ids, "the volumes")
+	}
+
+	mine, others := volume(), volume()
+	tag(mine)
+	list, err := run("--infra-id", "prod-x7k2p", "--region", "us-east-1")
+	require.NoError(t, err)
+	first := suggested(list)
+
+	tag(others)
+	list, err = run(first...)
+	require.ErrorContains(t, err, "the list has changed")
+	require.ErrorContains(t, err, "nothing was deleted")
+	assert.Contains(t, list, others, "the new list")
+	left(mine, others)
+	report := &removal.Report{}
+	list, err = run(append(first, "-o", "json")...)
+	require.ErrorContains(t, err, "the list has changed")
+	require.NoError(t, json.Unmarshal([]byte(list), report))
+	assert.True(t, report.DryRun, "dryRun in the report of a run that deletes nothing")
+	second := suggested(err.Error())
+	assert.Equal(t, "--confirm="+report.Digest, second[len(second)-1])
+
+	for _, wrong := range []string{"--confirm=", "--confirm=9b1c", "--confirm=" + mine} {
+		_, err = run("--infra-id", "prod-x7k2p", "--region", "us-east-1", wrong)
+		require.ErrorContains(t, err, "want no value, or the digest", wrong)
+	}
+	_, err = run("--infra-id", "prod-x7k2p", "--region", "us-east-1", "--confirm=false")
+	require.NoError(t, err)
+	left(mine, others)
+
+	_, err = run(second...)
+	require.NoError(t, err)
+	left()
+	_, err = run(second...)
+	require.NoError(t, err, "the same command when nothing is left")
 }
 
 // TestAWSWithoutCredentials: on a machine whose metadata service provides none, the only line of output is

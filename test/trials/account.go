@@ -15,6 +15,8 @@ var onAccount = []Attack{
 		"each resource is read again right before its deletion, and a file system with an access point that was not shown is kept",
 		"internal/aws/removal TestMeanwhile/another_cluster's_access_point"},
 	{"give a file system the tag of another cluster meanwhile", "as above", "internal/aws/removal TestMeanwhile/another_cluster's_tag"},
+	{"give somebody else's volume the cluster's tags after an administrator has read what berth aws destroy lists, and before it is confirmed",
+		"the list suggests a command with its digest, which deletes nothing if the list has changed", "cmd/berth TestAWSDestroyOnlyTheList"},
 	{"give somebody else's file system the tag of a cluster, so that berth aws destroy deletes it",
 		"destroy also compares what was chosen at the creation and cannot be changed: tokens, names and descriptions. It names what differs, and keeps the resource unless an administrator names its ID",
 		"internal/aws/removal TestTagsOfOthers/a_file_system"},

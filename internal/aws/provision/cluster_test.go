@@ -52,7 +52,7 @@ func TestRequestFor(t *testing.T) {
 	environment := append(p.Environment(t, nil), aws.Variables(p.AddUser(t, "reader", slices.Concat(Permissions, removal.Permissions)...))...)
 	r := page.Reader{
 		Docs: "../../../docs", Kubectl: shared.Tools().Path("kubectl"), Kubeconfig: shared.Kubeconfig(), Berth: built.Path("berth"),
-		Names: strings.NewReplacer("prod-x7k2p", cluster.InfrastructureName), Varies: regexp.MustCompile(`\b(fs|fsap|fsmt|sg)-[0-9a-f]{17}\b`),
+		Names: strings.NewReplacer("prod-x7k2p", cluster.InfrastructureName), Varies: regexp.MustCompile(`\b(fs|fsap|fsmt|sg)-[0-9a-f]{17}\b|--confirm=[0-9a-f]{12}\b`),
 		Variables: "export " + strings.Join(environment, " "), Limit: time.Minute, Dir: t.TempDir(),
 	}
 	r.Follow(t, "operate/aws.md", "## Create")

@@ -1,7 +1,12 @@
 package removal
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/berth-csi/berth/internal/aws/ownership"
 )
@@ -59,9 +64,30 @@ type Report struct {
 	// DryRun says that nothing was deleted.
 	DryRun bool `json:"dryRun"`
 	Inventory
+	// Digest is the digest of Delete. With it, --confirm=DIGEST deletes these resources, or none if others would be deleted by then.
+	Digest string `json:"digest"`
 	// USDPerMonth is the approximate cost of keeping the resources in Delete, in US dollars a month.
 	USDPerMonth float64 `json:"usdPerMonth"`
 }
+
+// digestLength is the number of digits of a digest. AWS chooses the IDs, so nobody can search for resources that have the digest of others.
+const digestLength = 12
+
+// Digest returns a short digest of kinds and IDs of resources, in whatever order. Other resources have another digest.
+func Digest(all []Resource) string {
+	var lines []string
+	for _, r := range all {
+		lines = append(lines, r.String()+"\n")
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return hex.EncodeToString(sum[:])[:digestLength]
+}
+
+var aDigest = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", digestLength))
+
+// IsDigest reports whether a text may be a digest.
+func IsDigest(text string) bool { return aDigest.MatchString(text) }
 
 // prices are in US dollars a month for a GiB, in the region us-east-1, for the storage that the drivers choose by default: EFS
 // Standard, EBS gp3, and standard snapshots. See https://aws.amazon.com/efs/pricing and https://aws.amazon.com/ebs/pricing.
