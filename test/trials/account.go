@@ -32,8 +32,10 @@ var onAccount = []Attack{
 		"internal/aws/provision TestSquatted/a_file_system_whose_policy_lets_another_account_in"},
 	{"let in a role of another account whose path contains this account's ID", "as above", "internal/aws/provision TestPolicyDifferences"},
 	{"give the file system a policy that allows everything to everybody", "as above", "internal/aws/provision TestSquatted/a_file_system_whose_policy_allows_everything"},
-	{"give the file system a lifecycle that archives files at once", "existing resources are compared with the request; a lifecycle is accepted once the file system has a mount target: its administrators may set one",
+	{"give the file system a lifecycle that archives files at once", "existing resources are compared with the request; a lifecycle and backups are accepted once the file system has a mount target: its administrators may set them",
 		"internal/aws/provision TestSquatted/a_file_system_whose_lifecycle_archives_files"},
+	{"have the file system's files copied to backups, which others in the account may restore", "as above",
+		"internal/aws/provision TestSquatted/a_file_system_that_is_backed_up"},
 	{"put terminal sequences, lines or a long text into what berth aws create prints, by a service that answers in the place of AWS",
 		"each resource is a line of visible characters, and text that does not look like an ID gets into no manifest", "cmd/berth TestHostileFields"},
 }

@@ -85,7 +85,7 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 		return nil, err
 	}
 	return &fs, c.mustBeAsAsked(what, "it encrypted, with a key of its account, with performance mode "+string(efstypes.PerformanceModeGeneralPurpose)+
-		", without a replication or a lifecycle, and without a policy that allows anything but mounting, or names other accounts", append(differencesOf(fs), differences...))
+		", without a replication, a lifecycle or automatic backups, and without a policy that allows anything but mounting, or names other accounts", append(differencesOf(fs), differences...))
 }
 
 // differencesOf returns how a file system differs from the request. Whoever controls the key of another account can take all data away.

@@ -289,6 +289,9 @@ func TestSquatted(t *testing.T) {
 		"a file system whose lifecycle archives files": {func(p *place) {
 			squatted(p, cloudefs.FileSystem{ToArchive: "AFTER_1_DAY"})
 		}, []string{"its lifecycle moves files to Archive (AFTER_1_DAY)"}},
+		"a file system that is backed up": {func(p *place) {
+			squatted(p, cloudefs.FileSystem{BackedUp: true})
+		}, []string{"it is backed up automatically"}},
 		"a group": {func(p *place) {
 			evil := p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
 			p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "mine-x7k2p-efs", Tags: map[string]string{"kubernetes.io/cluster/mine-x7k2p": "owned", removal.GroupTag: ""},
@@ -354,14 +357,14 @@ func TestSquatted(t *testing.T) {
 	}
 }
 
-// TestSettingsOfAdministrators: a policy that narrows who mounts a file system, and a lifecycle of one in use, are no differences.
+// TestSettingsOfAdministrators: a policy that narrows who mounts a file system, and a lifecycle and backups of one in use, are no differences.
 func TestSettingsOfAdministrators(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	_, err := p.create(t.Context(), false)
 	require.NoError(t, err)
 	fs := p.EFS.FileSystems()[0]
-	fs.ToIA = "AFTER_30_DAYS"
+	fs.ToIA, fs.BackedUp = "AFTER_30_DAYS", true
 	fs.Policy = `{"Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":["elasticfilesystem:ClientMount","elasticfilesystem:ClientWrite"],"Condition":{"Bool":{"elasticfilesystem:AccessedViaMountTarget":"true"}}},` +
 		`{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + fs.Owner + `:role/nodes"},"Action":"elasticfilesystem:ClientRootAccess"},{"Effect":"Deny","Principal":"*","Action":"*"}]}`
 	p.EFS.AddFileSystem(fs)

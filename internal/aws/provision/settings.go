@@ -15,8 +15,8 @@ import (
 )
 
 // settingDifferences says how an existing file system differs from the request in settings that AWS describes separately: its replication,
-// its policy and its lifecycle. Whoever has made the file system may have given it a replication that copies all data elsewhere, or a
-// policy that lets others in.
+// its policy, its lifecycle and its backups. Whoever has made the file system may have given it a replication or backups that copy all data
+// elsewhere, or a policy that lets others in.
 func (c creator) settingDifferences(ctx context.Context, fs efstypes.FileSystemDescription) (all []string, _ error) {
 	replications, err := c.EFS.DescribeReplicationConfigurations(ctx, &efs.DescribeReplicationConfigurationsInput{FileSystemId: fs.FileSystemId})
 	if err != nil && client.CodeOf(err) != "ReplicationNotFound" {
@@ -35,7 +35,7 @@ func (c creator) settingDifferences(ctx context.Context, fs efstypes.FileSystemD
 		all = append(all, policyDifferences(aws.ToString(policy.Policy), aws.ToString(fs.OwnerId))...)
 	}
 	if fs.NumberOfMountTargets > 0 {
-		return all, nil // it is in use, and its administrators choose where its files are stored, which changes only their costs
+		return all, nil // it is in use, and its administrators choose where its files are stored, and whether they are backed up
 	}
 	lifecycle, err := c.EFS.DescribeLifecycleConfiguration(ctx, &efs.DescribeLifecycleConfigurationInput{FileSystemId: fs.FileSystemId})
 	if err != nil {
@@ -47,6 +47,13 @@ func (c creator) settingDifferences(ctx context.Context, fs efstypes.FileSystemD
 				all = append(all, fmt.Sprintf("its lifecycle moves files to %s (%s)", move.to, move.after))
 			}
 		}
+	}
+	backup, err := c.EFS.DescribeBackupPolicy(ctx, &efs.DescribeBackupPolicyInput{FileSystemId: fs.FileSystemId})
+	if err != nil && client.CodeOf(err) != "PolicyNotFound" {
+		return nil, fmt.Errorf("reading the backup policy of file system %s: %w", aws.ToString(fs.FileSystemId), err)
+	}
+	if err == nil && backup.BackupPolicy != nil && slices.Contains([]efstypes.Status{efstypes.StatusEnabled, efstypes.StatusEnabling}, backup.BackupPolicy.Status) {
+		all = append(all, "it is backed up automatically, and whoever may restore backups in the account can read its files")
 	}
 	return all, nil
 }

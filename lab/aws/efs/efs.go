@@ -47,6 +47,8 @@ type FileSystem struct {
 	Policy string
 	// ReplicatedTo is the file system in another region and account to which it is replicated, if any.
 	ReplicatedTo *Replica
+	// BackedUp says that AWS Backup copies it automatically.
+	BackedUp bool
 	// ToIA and ToArchive say when its lifecycle moves files to other storage classes, such as AFTER_30_DAYS. Most are empty.
 	ToIA, ToArchive string
 
@@ -196,8 +198,8 @@ func (s *Service) Gated() gateway.Service {
 			"DescribeMountTargets": s.describeMountTargets, "CreateMountTarget": s.createMountTarget, "DeleteMountTarget": s.deleteMountTarget,
 			"DescribeMountTargetSecurityGroups": s.describeMountTargetSecurityGroups,
 			"DescribeReplicationConfigurations": s.describeReplicationConfigurations, "DescribeFileSystemPolicy": s.describeFileSystemPolicy,
-			"DescribeLifecycleConfiguration": s.describeLifecycleConfiguration,
-			"DescribeAccessPoints":           s.describeAccessPoints, "CreateAccessPoint": s.createAccessPoint, "DeleteAccessPoint": s.deleteAccessPoint,
+			"DescribeLifecycleConfiguration": s.describeLifecycleConfiguration, "DescribeBackupPolicy": s.describeBackupPolicy,
+			"DescribeAccessPoints": s.describeAccessPoints, "CreateAccessPoint": s.createAccessPoint, "DeleteAccessPoint": s.deleteAccessPoint,
 			"TagResource": s.tagResource, "UntagResource": s.untagResource, "ListTagsForResource": s.listTags,
 		},
 		Also: func(r *gateway.Request) []string {
@@ -247,6 +249,7 @@ var routes = []route{
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems/replication-configurations()$`), "DescribeReplicationConfigurations"},
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)/policy$`), "DescribeFileSystemPolicy"},
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)/lifecycle-configuration$`), "DescribeLifecycleConfiguration"},
+	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)/backup-policy$`), "DescribeBackupPolicy"},
 	{http.MethodDelete, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)$`), "DeleteFileSystem"},
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/mount-targets()$`), "DescribeMountTargets"},
 	{http.MethodPost, regexp.MustCompile(`^/2015-02-01/mount-targets()$`), "CreateMountTarget"},

@@ -57,3 +57,16 @@ func (s *Service) describeLifecycleConfiguration(r *gateway.Request) (any, *gate
 	}
 	return map[string]any{"LifecyclePolicies": policies}, nil
 }
+
+func (s *Service) describeBackupPolicy(r *gateway.Request) (any, *gateway.Error) {
+	s.lock()
+	defer s.mu.Unlock()
+	fs, err := s.described(r, r.Parameters["Id"])
+	if err != nil {
+		return nil, err
+	}
+	if !fs.BackedUp {
+		return nil, &gateway.Error{Status: http.StatusNotFound, Code: "PolicyNotFound", Message: "File system '" + fs.ID + "' has no backup policy."}
+	}
+	return map[string]any{"BackupPolicy": map[string]string{"Status": "ENABLED"}}, nil
+}
