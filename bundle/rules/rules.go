@@ -128,7 +128,7 @@ func check(name string, b *registryv1.Contents, err error, o Options) ([]*findin
 	}
 	c.validate()
 	for _, f := range c.found {
-		f.Package = b.Package
+		f.In(b.Package)
 	}
 	return c.ordered(), nil
 }

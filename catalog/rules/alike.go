@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // alike collects faults of the channels or the bundles of a package. Channels or bundles with the same fault share one finding, at the
@@ -46,9 +47,13 @@ func (a *alike) addFixed(name string, span document.Span, path []any, before, af
 	}
 }
 
+// longest is the maximum number of characters of each text of a fault. A name can have megabytes, and be in thousands of faults.
+const longest = 4 << 10
+
 // add adds a fault of the value at a path. Its message names the faulty channels or bundles between before and after.
 func (a *alike) add(name string, span document.Span, path []any, before, after string) *sharedFault {
-	key, name := before+"\x00"+after, strconv.Quote(name)
+	name, before, after = strconv.Quote(escape.Short(name, longest)), escape.Short(before, longest), escape.Short(after, longest)
+	key := before + "\x00" + after
 	if f := a.last[key]; f != nil && f.names[len(f.names)-1] != name {
 		f.names = append(f.names, name)
 		return f

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
@@ -110,7 +111,7 @@ func checkEntryBundles(s *subject, report report) {
 		for i, e := range c.Entries {
 			if e.Name != "" && s.FindBundle(e.Name) == nil {
 				faults.add(c.Name, c.Span, entryPath(i, "name"), fmt.Sprintf("entry %q", e.Name),
-					fmt.Sprintf(" is not a bundle; expected a document of schema olm.bundle, package %q and name %q", s.Name, e.Name))
+					fmt.Sprintf(" is not a bundle; expected a document of schema olm.bundle, package %q and name %q", escape.Short(s.Name, longest), e.Name))
 			}
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/lab/memory"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -113,6 +114,24 @@ func catalogDir(t *testing.T, text string) string {
 	dir := t.TempDir()
 	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), text)
 	return dir
+}
+
+// TestLongNames: the name of a channel is not repeated for each fault of its entries.
+func TestLongNames(t *testing.T) {
+	entries := ""
+	for i := range 500 {
+		entries += fmt.Sprintf("- {name: tide.v1.0.%d, skips: [tide.v1.0.%d]}\n", i+1, i)
+	}
+	long := strings.Repeat("t", 256<<10)
+	dir := catalogDir(t, "schema: olm.package\nname: tide\ndefaultChannel: "+long+"\n---\nschema: olm.channel\npackage: tide\nname: "+long+"\nentries:\n"+entries)
+	c, faults, err := fbc.Read(t.Context(), dir)
+	require.NoError(t, err)
+	require.Empty(t, faults)
+	var found []*findings.Finding
+	allocated := memory.Allocated(func() { found = rules.Check(c) })
+	found = slices.DeleteFunc(found, func(f *findings.Finding) bool { return f.Rule != "entry-bundle" })
+	assert.Len(t, found, 500)
+	assert.Less(t, allocated, uint64(64<<20))
 }
 
 // TestManyChannelsLoseAnAPI: an update that many channels make is reported once.

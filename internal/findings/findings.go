@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // Rule is a rule that files are checked against.
@@ -43,9 +45,19 @@ type Finding struct {
 	Fix []Edit `json:"fix,omitempty"`
 }
 
+// longest is the maximum number of characters of a message, and of each text in it. A file can have a name of megabytes, and thousands of
+// faults whose messages repeat it.
+const longest = 4 << 10
+
 // Finding returns a finding about a whole file.
 func (r Rule) Finding(file, format string, args ...any) *Finding {
-	return &Finding{File: file, Severity: r.Severity, Rule: r.ID, Message: fmt.Sprintf(format, args...)}
+	said := slices.Clone(args)
+	for i, arg := range said {
+		if text, is := arg.(string); is {
+			said[i] = escape.Short(text, longest)
+		}
+	}
+	return &Finding{File: file, Severity: r.Severity, Rule: r.ID, Message: escape.Short(fmt.Sprintf(format, said...), longest)}
 }
 
 // At sets the position of the finding and returns it.
@@ -56,7 +68,7 @@ func (f *Finding) At(line, column int) *Finding {
 
 // In sets the package that the finding is about and returns the finding.
 func (f *Finding) In(pkg string) *Finding {
-	f.Package = pkg
+	f.Package = escape.Short(pkg, longest)
 	return f
 }
 

@@ -2,10 +2,12 @@ package findings_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,6 +74,18 @@ func TestSort(t *testing.T) {
 	slices.Reverse(got)
 	findings.Sort(got)
 	assert.Empty(t, cmp.Diff(want, got), "-want +got")
+}
+
+// TestLongTexts: thousands of findings may quote one name of megabytes.
+func TestLongTexts(t *testing.T) {
+	long := strings.Repeat("t", 1<<20)
+	for _, args := range [][]any{{long, 1}, {errors.New(long), 1}} {
+		f := findings.Rule{}.Finding("a", "%v is number %d", args...).In(long)
+		assert.Less(t, len(f.Message), 5000)
+		assert.True(t, strings.HasPrefix(f.Message, "ttt"))
+		assert.Contains(t, f.Message, "more characters)")
+		assert.Less(t, len(f.Package), 5000)
+	}
 }
 
 func TestCount(t *testing.T) {
