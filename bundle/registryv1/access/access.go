@@ -172,6 +172,7 @@ type requests struct {
 	pods     []Risk
 	images   map[string]string
 	combined int // the combinations of all rules
+	spelled  int // the bytes of their texts
 }
 
 func (a *requests) texts() map[string]string {
@@ -206,6 +207,10 @@ func requestsOf(v Version) (*requests, error) {
 // can have millions. Real operators have some thousands.
 const maxCombined = 100_000
 
+// maxSpelled is the maximum number of bytes of these combinations, and of the names that they are for. A rule can have a text of megabytes,
+// which is in each of its combinations.
+const maxSpelled = 16 << 20
+
 func (a *requests) add(scope string, rules []rbacv1.PolicyRule) error {
 	for _, rule := range rules {
 		a.combined += (len(rule.NonResourceURLs) + len(rule.APIGroups)*len(rule.Resources)) * len(rule.Verbs)
@@ -213,6 +218,12 @@ func (a *requests) add(scope string, rules []rbacv1.PolicyRule) error {
 			return fmt.Errorf("its rules have more than %d combinations of a group, a resource and a verb; expected fewer", maxCombined)
 		}
 		names := strings.Join(slices.Sorted(slices.Values(rule.ResourceNames)), ",")
+		groups, resources, other := len(rule.APIGroups), len(rule.Resources), bytesOf(rule.Verbs)
+		a.spelled += groups*bytesOf(rule.Resources) + resources*bytesOf(rule.APIGroups) + groups*resources*(len(names)+other) +
+			bytesOf(rule.NonResourceURLs) + len(rule.NonResourceURLs)*other
+		if a.spelled > maxSpelled {
+			return fmt.Errorf("the combinations of a group, a resource and a verb in its rules have more than %d bytes, with their resourceNames; expected fewer", maxSpelled)
+		}
 		for _, url := range rule.NonResourceURLs {
 			key := permission{scope, url, ""}
 			a.verbs[key] = append(a.verbs[key], rule.Verbs...)
@@ -228,6 +239,14 @@ func (a *requests) add(scope string, rules []rbacv1.PolicyRule) error {
 		}
 	}
 	return nil
+}
+
+// bytesOf returns the total length of texts.
+func bytesOf(texts []string) (sum int) {
+	for _, text := range texts {
+		sum += len(text)
+	}
+	return sum
 }
 
 // role holds the fields of roles and bindings that are read.

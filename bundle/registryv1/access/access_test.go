@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,7 +121,6 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestImagesOf: an image has its name in the list of the ClusterServiceVersion.
 // TestCombinations: a short rule can give very many permissions, and each binding gives those of its role again.
 func TestCombinations(t *testing.T) {
 	many := func(n int) (names []string) {
@@ -148,6 +148,24 @@ func TestCombinations(t *testing.T) {
 	assert.EqualError(t, err, "RoleBinding tide-50000"+refusal)
 }
 
+// TestLongTexts: a long text of a rule is in each of its combinations.
+func TestLongTexts(t *testing.T) {
+	short, long := []string{"a", "b", "c"}, []string{strings.Repeat("t", maxSpelled/4)}
+	for name, rule := range map[string]rbacv1.PolicyRule{
+		"name":         {APIGroups: short, Resources: short, Verbs: short, ResourceNames: long},
+		"verb":         {APIGroups: short, Resources: short, Verbs: long},
+		"group":        {APIGroups: long, Resources: append(short, short...), Verbs: short},
+		"resource":     {APIGroups: append(short, short...), Resources: long, Verbs: short},
+		"verb of URLs": {NonResourceURLs: append(short, short...), Verbs: long},
+	} {
+		_, err := Compare(Version{}, Version{CSV: asking(corev1.PodSpec{}, rule)})
+		assert.ErrorContains(t, err, "the combinations of a group, a resource and a verb in its rules have more than 16777216 bytes", name)
+	}
+	_, err := Compare(Version{}, Version{CSV: asking(corev1.PodSpec{}, rbacv1.PolicyRule{APIGroups: short[:1], Resources: short, Verbs: short, ResourceNames: long})})
+	assert.NoError(t, err)
+}
+
+// TestImagesOf: an image has its name in the list of the ClusterServiceVersion.
 func TestImagesOf(t *testing.T) {
 	csv := asking(corev1.PodSpec{Containers: []corev1.Container{{Image: "example.com:5000/tide:v1"}, {Image: "example.com/ebb@sha256:1"}}})
 	csv.Spec.RelatedImages = []v1alpha1.RelatedImage{{Name: "main", Image: "example.com:5000/tide:v1"}, {Image: "example.com/moon:v1"}}
