@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -260,7 +262,9 @@ func (r *reader) annotations(d document.Document, part json.RawMessage) (texts m
 		return nil, false
 	}
 	texts = map[string]string{}
-	for key, value := range values {
+	untold := 0
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		value := values[key]
 		text, scalar := scalarText(value)
 		counts := key == PackageAnnotation || key == ChannelsAnnotation || key == DefaultChannelAnnotation
 		if scalar {
@@ -274,7 +278,12 @@ func (r *reader) annotations(d document.Document, part json.RawMessage) (texts m
 			r.warn(d.FaultAt(document.Field, []any{"annotations", key}, "annotation %s is no text; OLM's tools read no annotations from this file", key))
 			return nil, false
 		}
-		r.warn(d.FaultAt(document.Field, []any{"annotations", key}, "annotation %s is no text; expected a string", key))
+		if untold++; untold <= document.MaxFaults { // each place is looked for in the whole document
+			r.warn(d.FaultAt(document.Field, []any{"annotations", key}, "annotation %s is no text; expected a string", key))
+		}
+	}
+	if untold -= document.MaxFaults; untold > 0 {
+		r.warn(d.FaultAt(document.Field, []any{"annotations"}, "%d more annotations are no text; expected strings", untold))
 	}
 	return texts, texts[PackageAnnotation] != "" || texts[ChannelsAnnotation] != "" || texts[DefaultChannelAnnotation] != ""
 }

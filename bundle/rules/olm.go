@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/bundle/registryv1"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/internal/findings"
 )
 
@@ -157,6 +158,7 @@ func checkFeatures(c *checked, rule findings.Rule) {
 		}
 		metadata, _ := o.Object["metadata"].(map[string]any)
 		annotations, _ := metadata["annotations"].(map[string]any)
+		wrong, others := 0, findings.Warning
 		for _, key := range slices.Sorted(maps.Keys(annotations)) {
 			value := annotations[key]
 			_, isText := value.(string)
@@ -168,6 +170,12 @@ func checkFeatures(c *checked, rule findings.Rule) {
 				value = "null"
 			}
 			if !isText || strings.HasPrefix(key, bundle.FeaturePrefix) && value != "true" && value != "false" {
+				if wrong++; wrong > document.MaxFaults { // each correction parses the document
+					if rule.Severity == findings.Error {
+						others = findings.Error
+					}
+					continue
+				}
 				at := []any{"metadata", "annotations", key}
 				f := c.find(rule, c.csvFile, at, "the annotation %s is %v, want a string in quotes%s", key, value, orBoolean(key))
 				if feature := strings.ToLower(fmt.Sprint(value)); strings.HasPrefix(key, bundle.FeaturePrefix) && (feature == "true" || feature == "false") {
@@ -176,6 +184,10 @@ func checkFeatures(c *checked, rule findings.Rule) {
 					f.Fixed(c.bundle.CSV.Quoted(at))
 				}
 			}
+		}
+		if wrong -= document.MaxFaults; wrong > 0 {
+			rule.Severity = others
+			c.find(rule, c.csvFile, []any{"metadata", "annotations"}, "there are %d more such annotations; correct the reported ones first", wrong)
 		}
 	}
 }

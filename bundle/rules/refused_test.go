@@ -368,6 +368,35 @@ func TestLongName(t *testing.T) {
 	assert.Less(t, repeated, 10)
 }
 
+// TestManyWrongValues: corrections parse the document, so there are few.
+func TestManyWrongValues(t *testing.T) {
+	numbers, properties, lists := "", "properties:\n", ""
+	for i := range 200 {
+		numbers += fmt.Sprintf("    a%d.example.com/number: %d\n", i, i)
+		properties += fmt.Sprintf("- {type: olm.maxOpenShiftVersion, value: 4.%d}\n", i+1)
+		lists += fmt.Sprintf("  a%d.example.com/list: []\n", i)
+	}
+	dir, _ := changed(t, tideCSV, "  annotations:\n", "  annotations:\n"+numbers)
+	change(t, dir, "metadata/annotations.yaml", "annotations:\n", "annotations:\n"+lists)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "metadata", "properties.yaml"), []byte(properties), 0o644))
+	count := map[string]int{}
+	var messages []string
+	for _, f := range check(t, dir) {
+		count[f.Rule]++
+		messages = append(messages, f.Message)
+	}
+	assert.Less(t, count["console-feature"], 60)
+	assert.Less(t, count["openshift-version"], 110)
+	assert.Less(t, count["document-field"], 60)
+	for _, want := range []string{
+		"there are 150 more such annotations; correct the reported ones first",
+		"150 more annotations are no text; expected strings",
+		"property olm.maxOpenShiftVersion is given more than 50 times; OLM accepts one: remove the others",
+	} {
+		assert.True(t, slices.Contains(messages, want), want)
+	}
+}
+
 // TestCheckOfUndecodable: the other rules are applied even if the ClusterServiceVersion cannot be decoded.
 func TestCheckOfUndecodable(t *testing.T) {
 	dir, line := changed(t, tideCSV, `maturity: stable`, `maturity: 1`)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/constraint"
+	"github.com/berth-csi/berth/catalog/fbc/document"
 	"github.com/berth-csi/berth/catalog/fbc/rawjson"
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/findings"
@@ -183,9 +184,18 @@ func dependencyFault(d registry.Dependency) error {
 // checkMaxOpenShift checks each property with the newest OpenShift that the operator supports.
 func checkMaxOpenShift(c *checked, rule findings.Rule) {
 	first := ""
+	given := map[string]bool{} // the values, by file
 	for _, p := range c.properties() {
 		if p.Type != openshift.MaxProperty {
 			continue
+		}
+		key := p.file + " " + c.written(p) + " " + string(p.Value)
+		if given[key] {
+			continue
+		}
+		if given[key] = true; len(given) > document.MaxFaults { // each correction parses the document
+			c.find(rule, p.file, p.path, "property %s is given more than %d times; OLM accepts one: remove the others", p.Type, document.MaxFaults)
+			return
 		}
 		if value := string(p.Value); first == "" {
 			first = value
