@@ -3,6 +3,7 @@ package refusal
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -169,8 +170,31 @@ func TestRepeatedWebhookRules(t *testing.T) {
 	}
 	assert.Len(t, of(20), 400)
 	all := of(300)
-	assert.Less(t, len(all), 2*enoughRules)
+	assert.Less(t, len(all), 2*enough)
 	assert.Len(t, Message(&Bundle{}, all), conditionLimit)
+}
+
+// TestLongWebhookNames: each refusal about a conversion webhook names it, and there is one for each definition.
+func TestLongWebhookNames(t *testing.T) {
+	long := strings.Repeat("t", 2*conditionLimit)
+	for _, hooks := range []int{1, 2} {
+		b := bundle(func(b *Bundle) {
+			for range hooks {
+				converting := webhook(v1alpha1.ConversionWebhook, long)
+				for i := range 2 * enough {
+					converting.ConversionCRDs = append(converting.ConversionCRDs, fmt.Sprintf("a%d.example.com", i))
+				}
+				b.CSV.Spec.WebhookDefinitions = append(b.CSV.Spec.WebhookDefinitions, converting)
+			}
+		})
+		all := Of(b, request(t, ""))
+		said := 0
+		for _, r := range all {
+			said += len(r.Text) + len(r.What)
+		}
+		assert.Less(t, said, 2*enough*2*conditionLimit)
+		assert.Len(t, Message(b, all), conditionLimit)
+	}
 }
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // validators are OLM's checks of a bundle, in OLM's order. OLM reports the results of all of them.
@@ -25,12 +27,20 @@ func checkBundle(b *Bundle) (all []Refusal) {
 }
 
 func invalid(what, do, format string, args ...any) Refusal {
+	for i, arg := range args {
+		if text, is := arg.(string); is && len(text) > conditionLimit { // a condition does not show its end
+			args[i] = text[:conditionLimit]
+		}
+	}
 	text := fmt.Sprintf(format, args...)
 	if what == "" {
-		what = text
+		what = shortened(text)
 	}
 	return Refusal{Code: Invalid, step: stepBundle, Text: text, What: what, Do: "authors: " + do}
 }
+
+// shortened returns as much of a text as people read.
+func shortened(text string) string { return escape.Short(text, 4<<10) }
 
 // repeated returns the duplicate names, sorted.
 func repeated(names []string) []string {
@@ -129,9 +139,11 @@ func conversionModes(b *Bundle) (all []Refusal) {
 	if modes = distinct(modes); slices.Equal(modes, []string{string(v1alpha1.InstallModeTypeAllNamespaces)}) {
 		return nil
 	}
-	for _, w := range b.webhooks(v1alpha1.ConversionWebhook) {
-		r := invalid(fmt.Sprintf("conversion webhook %s is for all namespaces, and the bundle supports the install modes %v", w.GenerateName, modes), "support only AllNamespaces",
-			"bundle contains conversion webhook %q and supports install modes %v - conversion webhooks are only supported for bundles that only support AllNamespaces install mode", w.GenerateName, modes)
+	listed := fmt.Sprint(modes)
+	webhooks := b.webhooks(v1alpha1.ConversionWebhook)
+	for _, w := range webhooks[:min(len(webhooks), enough)] {
+		r := invalid(fmt.Sprintf("conversion webhook %s is for all namespaces, and the bundle supports the install modes %s", shortened(w.GenerateName), shortened(listed)), "support only AllNamespaces",
+			"bundle contains conversion webhook %q and supports install modes %s - conversion webhooks are only supported for bundles that only support AllNamespaces install mode", w.GenerateName, listed)
 		r.Code = ConversionWebhook
 		all = append(all, r)
 	}
@@ -191,6 +203,9 @@ func conversionsOfOne(b *Bundle) (all []Refusal) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(webhooks)) {
+		if len(all) == enough {
+			break
+		}
 		if len(webhooks[name]) > 1 {
 			all = append(all, invalid("", "name each CRD in one conversion webhook",
 				"conversion webhooks [%s] reference same custom resource definition '%s'", strings.Join(slices.Sorted(slices.Values(webhooks[name])), ","), name))
@@ -205,8 +220,11 @@ func conversionsOfOwned(b *Bundle) (all []Refusal) {
 	slices.SortStableFunc(webhooks, func(a, b v1alpha1.WebhookDescription) int { return cmp.Compare(a.GenerateName, b.GenerateName) })
 	for _, w := range webhooks {
 		for _, name := range slices.Sorted(slices.Values(w.ConversionCRDs)) {
+			if len(all) == enough {
+				return all
+			}
 			if !slices.Contains(owned, name) {
-				all = append(all, invalid(fmt.Sprintf("conversion webhook %s is for CRD %s, which the bundle does not own", w.GenerateName, name), "add it to spec.customresourcedefinitions.owned",
+				all = append(all, invalid(fmt.Sprintf("conversion webhook %s is for CRD %s, which the bundle does not own", shortened(w.GenerateName), shortened(name)), "add it to spec.customresourcedefinitions.owned",
 					"conversion webhook '%s' references custom resource definition '%s' not owned bundle", w.GenerateName, name)) // sic
 			}
 		}
@@ -223,9 +241,9 @@ var guarded = struct {
 	resources: []string{"*", "mutatingwebhookconfiguration", "mutatingwebhookconfigurations", "validatingwebhookconfiguration", "validatingwebhookconfigurations"},
 }
 
-// enoughRules is a number of refusals whose texts fill the 32 KiB of a condition: OLM has one for each guarded resource of each guarded group,
-// as often as a rule repeats them.
-const enoughRules = conditionLimit / 64
+// enough is a number of refusals whose texts fill the 32 KiB of a condition. OLM has one for each guarded resource of each guarded group, as
+// often as a rule repeats them, and each names the webhook, which can have a name of megabytes.
+const enough = conditionLimit / 64
 
 func webhookRules(b *Bundle) (all []Refusal) {
 	isGuarded := func(resource string) bool { return slices.Contains(guarded.resources, strings.ToLower(resource)) }
@@ -237,8 +255,8 @@ func webhookRules(b *Bundle) (all []Refusal) {
 		for _, rule := range w.Rules {
 			resources := slices.DeleteFunc(slices.Clone(rule.Resources), func(resource string) bool { return !isGuarded(resource) })
 			for _, group := range rule.APIGroups {
-				if len(all) >= enoughRules {
-					return all[:enoughRules]
+				if len(all) >= enough {
+					return all[:enough]
 				}
 				if slices.Contains(guarded.groups, group) {
 					all = append(all, invalid("", do, "webhook %q contains forbidden rule: admission webhook rules cannot reference API group %q", w.GenerateName, group))
@@ -246,7 +264,7 @@ func webhookRules(b *Bundle) (all []Refusal) {
 				if group != guarded.group {
 					continue
 				}
-				for _, resource := range resources[:min(len(resources), enoughRules)] {
+				for _, resource := range resources[:min(len(resources), enough)] {
 					all = append(all, invalid("", do, "webhook %q contains forbidden rule: admission webhook rules cannot reference resource %q for API group %q", w.GenerateName, resource, group))
 				}
 			}
