@@ -3,6 +3,7 @@ package list
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -133,7 +134,7 @@ func Write(w io.Writer, c *fbc.Catalog, o Options) error {
 		slices.SortStableFunc(rows, orders[o.Sort])
 	}
 	if o.Format == "json" {
-		return escape.JSON(w, Document{Schema, o.Kind, rows})
+		return writeJSON(w, o.Kind, rows)
 	}
 	table := tableOf(rows, o.Format == "wide")
 	if o.Format == "text" && o.Columns > 0 {
@@ -145,6 +146,31 @@ func Write(w io.Writer, c *fbc.Catalog, o Options) error {
 		fmt.Fprintln(aligned, strings.Join(line, "\t"))
 	}
 	return cmp.Or(aligned.Flush(), buffered.Flush())
+}
+
+// writeJSON writes a Document row by row: a catalog can have a name of megabytes, which is in each of thousands of rows.
+func writeJSON(w io.Writer, kind string, rows []row) error {
+	var frame bytes.Buffer
+	if err := escape.JSON(&frame, Document{Schema, kind, []row{}}); err != nil {
+		return err
+	}
+	before, after, _ := strings.Cut(frame.String(), "[]")
+	buffered := bufio.NewWriter(w) // its first error is the one of Flush
+	buffered.WriteString(before + "[")
+	separator := ""
+	for _, r := range rows {
+		var text bytes.Buffer
+		if err := escape.JSON(&text, r); err != nil {
+			return err
+		}
+		buffered.WriteString(separator + "\n    " + strings.ReplaceAll(strings.TrimSpace(text.String()), "\n", "\n    "))
+		separator = ","
+	}
+	if len(rows) > 0 {
+		buffered.WriteString("\n  ")
+	}
+	buffered.WriteString("]" + after)
+	return buffered.Flush()
 }
 
 // chosen returns the packages to list.
