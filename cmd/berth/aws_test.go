@@ -89,7 +89,7 @@ func TestAWSDestroyOnlyTheList(t *testing.T) {
 	}
 	suggested := func(text string) []string {
 		t.Helper()
-		command := regexp.MustCompile("berth aws destroy (--infra-id prod-x7k2p --region us-east-1 --confirm=[0-9a-f]{12})\\b").FindStringSubmatch(text)
+		command := regexp.MustCompile(`berth aws destroy (--infra-id prod-x7k2p --region us-east-1 --confirm=[0-9a-f]{12})\b`).FindStringSubmatch(text)
 		require.NotNilf(t, command, "want a command with a digest in\n%s", text)
 		return strings.Fields(command[1])
 	}
