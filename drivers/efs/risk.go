@@ -10,16 +10,18 @@ import (
 )
 
 // sharedDirectory returns the risk of a StorageClass whose access points share a directory: when the driver deletes an access point, it
-// also deletes the directory and everything in it.
+// also deletes the directory and everything in it. Those who share an access point are the same user there, whatever the reclaim policy is.
 func sharedDirectory(class *storagev1.StorageClass) string {
 	pattern, has := class.Parameters["subPathPattern"]
 	deletes := class.ReclaimPolicy == nil || *class.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
 	switch {
-	case class.Parameters["provisioningMode"] != "efs-ap" || !deletes:
+	case class.Parameters["provisioningMode"] != "efs-ap":
 		return ""
+	case isRead(class.Parameters["reuseAccessPoint"], true) && !deletes:
+		return "claims of the same name share an access point, in whatever namespaces they are, so that any team can read, change and delete the files of another's claim"
 	case isRead(class.Parameters["reuseAccessPoint"], true):
 		return "claims of the same name share an access point, in whatever namespaces they are, and the deletion of the first claim deletes the files of all"
-	case has && isRead(class.Parameters["ensureUniqueDirectory"], false) && !isOfOneClaim(pattern):
+	case deletes && has && isRead(class.Parameters["ensureUniqueDirectory"], false) && !isOfOneClaim(pattern):
 		return "its volumes can share a directory, and the deletion of the first claim deletes the files of all"
 	}
 	return ""

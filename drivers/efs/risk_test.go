@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/drivers/efs"
 )
 
-// TestSharedDirectory: a class is a risk if the deletion of one claim deletes the files of others.
+// TestSharedDirectory: a class is a risk if the deletion of one claim deletes the files of others, or if claims of different namespaces share an access point.
 func TestSharedDirectory(t *testing.T) {
 	retain := corev1.PersistentVolumeReclaimRetain
 	for name, tc := range map[string]struct {
@@ -37,7 +37,7 @@ func TestSharedDirectory(t *testing.T) {
 		"a directory that the driver leaves again":         {"/${.PVC.namespace}/../${.PVC.name}", "false", nil, true, ""},
 		"an access point for each name of a claim":         {"", "", nil, true, "true"},
 		"the same, as the driver reads it":                 {"/${.PVC.namespace}/${.PVC.name}", "true", nil, true, "1"},
-		"an access point for each name, which is kept":     {"", "", &retain, false, "true"},
+		"an access point for each name, which is kept":     {"", "", &retain, true, "true"},
 		"an access point of each claim, as the class says": {"", "", nil, false, "false"},
 	} {
 		class := &storagev1.StorageClass{Parameters: map[string]string{"provisioningMode": "efs-ap", "ensureUniqueDirectory": tc.unique, "reuseAccessPoint": tc.reuse}, ReclaimPolicy: tc.policy}

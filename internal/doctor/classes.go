@@ -43,7 +43,7 @@ func judgeClassRisks(d drivers.Driver, classes []storagev1.StorageClass) (result
 			continue
 		}
 		if risk := d.ClassRisk(&class); risk != "" {
-			results = append(results, findings.Warn(classRisk, "replace it by a class with reclaimPolicy Retain; and before somebody deletes a claim, set the reclaim policy of its PersistentVolume to Retain: see "+
+			results = append(results, findings.Warn(classRisk, "replace it by a class whose claims share nothing or, if only deletions are a risk, by one with reclaimPolicy Retain; and before somebody deletes a claim, set the reclaim policy of its PersistentVolume to Retain: see "+
 				findings.Page("start/install.md#files-of-deleted-volumes"), "StorageClass %s: %s", class.Name, risk))
 		}
 	}
