@@ -21,13 +21,7 @@ func LastRefusal(ctx context.Context, core rest.Interface, set *appsv1.DaemonSet
 	last := now.Add(-maxRetry)
 	refusals := listing.List{Resource: "events", Namespace: set.Namespace, Fields: fmt.Sprintf("involvedObject.uid=%s,reason=FailedCreate", set.UID)}
 	err = listing.Each(ctx, core, refusals, func(event corev1.Event) error {
-		at := event.LastTimestamp.Time
-		for _, other := range []time.Time{event.EventTime.Time, seriesTime(event)} {
-			if other.After(at) {
-				at = other
-			}
-		}
-		if at.After(last) {
+		if at := TimeOf(event); at.After(last) {
 			message, last = event.Message, at
 		}
 		return nil
@@ -38,9 +32,14 @@ func LastRefusal(ctx context.Context, core rest.Interface, set *appsv1.DaemonSet
 	return message, nil
 }
 
-func seriesTime(event corev1.Event) time.Time {
-	if event.Series == nil {
-		return time.Time{}
+// TimeOf returns when an event happened last. Which of its fields says so depends on the API by which it was written.
+func TimeOf(event corev1.Event) time.Time {
+	at := event.LastTimestamp.Time
+	if event.EventTime.After(at) {
+		at = event.EventTime.Time
 	}
-	return event.Series.LastObservedTime.Time
+	if event.Series != nil && event.Series.LastObservedTime.After(at) {
+		at = event.Series.LastObservedTime.Time
+	}
+	return at
 }

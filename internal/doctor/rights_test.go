@@ -181,6 +181,26 @@ func TestNoSuchNamespace(t *testing.T) {
 	require.EqualError(t, err, "there is no namespace shop")
 }
 
+// TestLastEventOfATeam: the last event is the one that happened last, in whichever of its fields the time is: the scheduler's events have it in eventTime
+// alone, and repeated ones in their series.
+func TestLastEventOfATeam(t *testing.T) {
+	event := func(message, times string) string {
+		return fmt.Sprintf(`{"metadata":{"name":"e"},"type":"Warning","reason":"R","message":%q,"involvedObject":{"kind":"Pod","name":"web"},%s}`, message, times)
+	}
+	for name, events := range map[string][]string{
+		"eventTime": {event("last", `"eventTime":"2026-01-02T00:00:00.000000Z","lastTimestamp":null`), event("before", `"lastTimestamp":"2026-01-01T00:00:00Z"`)},
+		"series": {event("last", `"eventTime":"2025-01-01T00:00:00.000000Z","lastTimestamp":null,"series":{"count":2,"lastObservedTime":"2026-01-02T00:00:00.000000Z"}`),
+			event("before", `"eventTime":"2026-01-01T00:00:00.000000Z","lastTimestamp":null`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := serving(t, map[string]string{"/api/v1/namespaces/shop/events": listOf(events...)})
+			said, err := (&team{namespace: "shop"}).events(t.Context(), &examinedDriver{Cluster: cluster}, "Pod", []string{"web"})
+			require.NoError(t, err)
+			assert.Equal(t, map[string]string{"web": "R: last"}, said)
+		})
+	}
+}
+
 // TestTeam: a team sees the faults in its namespace, from the SharedVolume to the events of its pods.
 func TestTeam(t *testing.T) {
 	broken := map[string]string{

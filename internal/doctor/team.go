@@ -1,17 +1,18 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-csi/berth/drivers/rollout"
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/internal/listing"
@@ -219,10 +220,10 @@ func (t *team) examinePods(ctx context.Context, p *examinedDriver) ([]findings.C
 
 // events returns the last warning about each of the named objects of a kind in the namespace, by its name.
 func (t *team) events(ctx context.Context, p *examinedDriver, kind string, named []string) (map[string]string, error) {
-	last, at := map[string]string{}, map[string]int64{}
+	last, at := map[string]string{}, map[string]time.Time{}
 	return last, each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "events", Namespace: t.namespace}, func(e corev1.Event) error {
-		when := cmp.Or(e.LastTimestamp.Unix(), e.EventTime.Unix())
-		if e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == kind && slices.Contains(named, e.InvolvedObject.Name) && (last[e.InvolvedObject.Name] == "" || when >= at[e.InvolvedObject.Name]) {
+		when := rollout.TimeOf(e)
+		if e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == kind && slices.Contains(named, e.InvolvedObject.Name) && (last[e.InvolvedObject.Name] == "" || !when.Before(at[e.InvolvedObject.Name])) {
 			last[e.InvolvedObject.Name], at[e.InvolvedObject.Name] = ends(fmt.Sprintf("%s: %s", e.Reason, e.Message), 150, 350), when
 		}
 		return nil
