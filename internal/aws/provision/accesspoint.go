@@ -141,11 +141,14 @@ func (c creator) mustNotWrite(point efstypes.AccessPointDescription, in AccessPo
 		id, who, path, in.Path, id)
 }
 
-// groupMayWrite is the bit of the group in the permissions of a directory.
-const groupMayWrite = 0o020
+// Bits in the permissions of a directory.
+const (
+	groupMayWrite     = 0o020
+	everybodyMayWrite = 0o002
+)
 
-// writer says who a user of an access point is who may write in the requested one's directory as its owner may: user 0, the owner, or the
-// directory's group if that may write. It returns "" for other users.
+// writer says who a user of an access point is who may write in the requested one's directory as its owner may: user 0, the owner, the
+// directory's group if that may write, or anybody if all may. It returns "" for other users.
 func (want AccessPoint) writer(user *efstypes.PosixUser) string {
 	if user == nil {
 		return "any user that a client says"
@@ -157,6 +160,8 @@ func (want AccessPoint) writer(user *efstypes.PosixUser) string {
 		return fmt.Sprintf("user %d", uid)
 	case (err != nil || mode&groupMayWrite != 0) && slices.Contains(groups, want.GID):
 		return fmt.Sprintf("in group %d", want.GID)
+	case mode&everybodyMayWrite != 0:
+		return fmt.Sprintf("user %d (the permissions %s let everybody write)", uid, want.Permissions)
 	}
 	return ""
 }

@@ -319,6 +319,10 @@ func TestSquatted(t *testing.T) {
 			p.request.AccessPoints[1].Permissions = "0770"
 			point(p, "/b", &efstypes.PosixUser{Uid: aws.Int64(1), Gid: aws.Int64(1), SecondaryGids: []int64{3000}}, nil)
 		}, []string{"whoever mounts through it is in group 3000 in /b, and so in /b/c"}},
+		"an access point above a directory in which everybody may write": {func(p *place) {
+			p.request.AccessPoints[1].Permissions = "0777"
+			point(p, "/b", &efstypes.PosixUser{Uid: aws.Int64(1), Gid: aws.Int64(1)}, nil)
+		}, []string{"whoever mounts through it is user 1 (the permissions 0777 let everybody write) in /b, and so in /b/c"}},
 		"an access point without a user": {func(p *place) { point(p, "/b", nil, mine) }, []string{"whoever mounts through it is any user that a client says in /b, and so in /b/c"}},
 		"a mount target": {func(p *place) {
 			id, evil := fileSystem(p, true), p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
