@@ -367,6 +367,71 @@ func TestLargeObjects(t *testing.T) {
 	assert.Contains(t, files["missing.txt"], all+"/aaa.yaml: is longer than 16777216 bytes; its head is in "+all+"/aaa.yaml.cut")
 }
 
+// TestForgedNamespaces: SharedVolumes in very many namespaces, or large ones that nobody can list, take no place of those in namespaces with claims to
+// which volumes of the driver are bound.
+func TestForgedNamespaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		objects           int // in each of these namespaces
+		size              int
+		is, wanted, lacks string
+	}{
+		"many":  {1, 1, "max_namespaces=500", "max_namespaces=2", "aab"},
+		"large": {100, 1 << 20, "max_memory=$((4 << 20))", "max_memory=$((1 << 20))", "aaa"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t, []string{"harmless"}, 0)
+			for _, namespace := range []string{"aaa", "aab"} {
+				for i := range test.objects {
+					a.objects["sharedvolumes"] = append(a.objects["sharedvolumes"], object{"apiVersion": sharedvolume.GroupVersion.String(), "kind": "SharedVolume",
+						"metadata": object{"namespace": namespace, "name": fmt.Sprintf("forged-%d", i), "annotations": object{"a": strings.Repeat("m", test.size)}}})
+				}
+			}
+			a.objects["sharedvolumes"] = append(a.objects["sharedvolumes"], object{"apiVersion": sharedvolume.GroupVersion.String(), "kind": "SharedVolume",
+				"metadata": object{"namespace": "team", "name": "website"}})
+			folder := filepath.Join(t.TempDir(), "must-gather")
+			command := a.command(folder)
+			limit(t, command, test.is, test.wanted)
+			out, err := command.CombinedOutput()
+			require.NoErrorf(t, err, "%s", out)
+			files, all := Files(t, folder), driver+"/apis/sharedvolumes.aws-efs.managed.openshift.io/objects"
+			assert.Contains(t, files, all+"/team.yaml", "the namespace of a claim to which a volume is bound")
+			assert.NotContains(t, files, all+"/"+test.lacks+".yaml", "the limit")
+			assert.Contains(t, files["missing.txt"], all+": ")
+		})
+	}
+}
+
+// TestTeamsComeLast: claims and SharedVolumes that fill the archive leave room for the objects and logs of the driver and its operator.
+func TestTeamsComeLast(t *testing.T) {
+	want := gathered(t, newAPI(t, []string{"harmless"}, 0), "MUST_GATHER_MIB=5120")
+	a := newAPI(t, []string{"harmless"}, 0)
+	for i := range 40 {
+		a.objects["persistentvolumeclaims"] = append(a.objects["persistentvolumeclaims"], object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"metadata": object{"namespace": "aaa", "name": fmt.Sprintf("large-%d", i), "annotations": object{"volume.kubernetes.io/storage-provisioner": driver, "a": strings.Repeat("much ", 1<<18/5)}}})
+	}
+	files := gathered(t, a, "MUST_GATHER_MIB=8")
+	require.Contains(t, files["missing.txt"], "reached the limit of 8 MiB")
+	var lacks []string
+	for file := range want {
+		own := strings.HasPrefix(file, driver+"/namespaces/") || strings.HasPrefix(file, driver+"/operator/") || strings.HasPrefix(file, driver+"/objects/")
+		if _, has := files[file]; own && !has {
+			lacks = append(lacks, file)
+		}
+	}
+	assert.Empty(t, lacks)
+}
+
+// gathered returns the files that the script collects with a setting.
+func gathered(t *testing.T, a *api, setting string) map[string]string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "must-gather")
+	command := a.command(folder)
+	command.Env = append(command.Env, setting)
+	out, err := command.CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	return Files(t, folder)
+}
+
 // limit makes a command run the script with another limit.
 func limit(t *testing.T, command *exec.Cmd, is, wanted string) {
 	t.Helper()

@@ -31,6 +31,8 @@ var onSupport = []Attack{
 	{"keep it from collecting anything else, with claims or SharedVolumes whose texts each take it minutes", "each text takes linear time, and words of more than 2,048 characters are left out", "test/mustgather TestLongTexts"},
 	{"hide everybody's SharedVolumes with large ones, which fill the file that they are in", "the objects of each namespace have a file of their own", "test/mustgather TestLargeObjects"},
 	{"hide claims by forged ones in very many namespaces", "claims to which volumes of the driver are bound come first", "test/mustgather TestForgedClaims"},
+	{"hide everybody's SharedVolumes by some in very many namespaces, or by more large ones than the client can list", "namespaces with claims to which volumes of the driver are bound come first", "test/mustgather TestForgedNamespaces"},
+	{"fill the archive with claims and SharedVolumes, so that it lacks what the driver and its operator log", "what teams write comes last", "test/mustgather TestTeamsComeLast"},
 	{"fill the memory of the node where it runs, with large claims or SharedVolumes", "the client may take 4 GiB, and what it then cannot read is listed", "test/mustgather TestMemoryOfTheClient"},
 	{"make must-gather collect snapshots of others, by a class name that contains line breaks", "names that are free texts are quoted", "test/e2e TestMustGatherTakesSnapshots"},
 }
