@@ -342,7 +342,7 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 	}
 	if slices.Contains([]string{"Role", "ClusterRole"}, group.Kind) {
 		m.File = path.Join("drivers", d.Name, "assets", m.File)
-		delegated, err := m.Delegated(fmt.Sprintf("To delegate it to the driver's pods and others, in %s %s", group.Kind, object.GetName()))
+		delegated, err := m.Delegated(fmt.Sprintf("To create %s %s, which gives these permissions", group.Kind, object.GetName()))
 		if err != nil {
 			return nil, err
 		}

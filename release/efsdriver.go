@@ -41,7 +41,7 @@ type efsDriver struct {
 	Architectures []string `json:"architectures"`
 }
 
-// readEFSDriver reads an efsDriver from a file, and makes its folders relative to the working directory, or absolute.
+// readEFSDriver reads an efsDriver from a file, and resolves its folders, so that they no longer depend on the file's folder.
 func readEFSDriver(file string) (*efsDriver, error) {
 	data, err := boundedyaml.ReadFile(file)
 	if err != nil {

@@ -22,9 +22,8 @@ func newCatalogConvertCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "convert-template KIND CATALOG [PACKAGE...]",
-		Short: "Make a template of a catalog",
-		Long: `Print the template of a catalog, or of some of its packages, from which "berth catalog build" builds the
-catalog again. KIND is
+		Short: "Make a template from a catalog",
+		Long: `Print a template from which "berth catalog build" builds the catalog, or some of its packages, again. KIND is
 
   basic        olm.template.basic of opm: the catalog's documents, but only the images of bundles
   substitutes  olm.template.substitutes of opm: all documents, to which substitutions can be added

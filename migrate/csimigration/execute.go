@@ -40,8 +40,8 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 	return fmt.Errorf("step %q writes nothing", step)
 }
 
-// set changes the feature set, unless the FeatureGate has changed since it was observed. The field is always sent: the API
-// server lets nobody remove it.
+// set changes the feature set, unless the FeatureGate has changed since it was observed. An empty set is sent as "", too,
+// because the API server refuses to remove the field.
 func (s *state) set(ctx context.Context, c client.Client, set configv1.FeatureSet, listed *configv1.CustomFeatureGates) error {
 	spec := map[string]any{"featureSet": string(set)}
 	if listed != nil {
@@ -104,7 +104,7 @@ func patch(ctx context.Context, c client.Client, object client.Object, version, 
 	return c.Patch(ctx, changed, mergePatch{map[string]any{"metadata": metadata, "spec": spec}})
 }
 
-// mergePatch is a merge patch that was made from scratch.
+// mergePatch is a merge patch with this content, whatever the object is.
 type mergePatch struct{ content map[string]any }
 
 // Type returns the type of the patch.

@@ -120,7 +120,7 @@ func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 			result = "but takes the copy of the other namespace's ClusterServiceVersion for it: no operator runs here"
 		}
 		return &Reason{ProvidedElsewhere,
-			fmt.Sprintf("an operator in namespace %s already provides %s, and OperatorGroups %s and %s/%s have target namespaces in common: OLM installs %s, %s",
+			fmt.Sprintf("an operator in namespace %s already provides %s, and OperatorGroups %s and %s/%s have target namespaces in common: OLM chooses %s, %s",
 				other.Namespace, shared, f.state.OperatorGroups[0].Name, other.Namespace, other.OperatorGroups[0].Name, f.Next.Name, result),
 			fmt.Sprintf("change the Subscription in namespace %s instead of creating another one, or uninstall that operator first (its Subscription and its ClusterServiceVersion)", other.Namespace)}
 	}

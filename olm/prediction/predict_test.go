@@ -103,7 +103,7 @@ func TestPredict(t *testing.T) {
 			st.OperatorGroups[0].Annotations = map[string]string{withoutGlobal: "true"}
 		}, Updates, ""},
 		"the same API elsewhere": {func(st *State) { elsewhere(st, "Tide.v1.sea.example.com") }, Waits,
-			"an operator in namespace harbour already provides Tide.v1.sea.example.com, and OperatorGroups all and harbour/all have target namespaces in common: OLM installs tide.v1.0.0, which then fails"},
+			"an operator in namespace harbour already provides Tide.v1.sea.example.com, and OperatorGroups all and harbour/all have target namespaces in common: OLM chooses tide.v1.0.0, which then fails"},
 		"the same version elsewhere": {func(st *State) {
 			elsewhere(st, "Tide.v1.sea.example.com").CSVs = []*v1alpha1.ClusterServiceVersion{{ObjectMeta: metav1.ObjectMeta{Name: "tide.v1.0.0"}}}
 		}, Waits, "but takes the copy of the other namespace's ClusterServiceVersion for it: no operator runs here"},

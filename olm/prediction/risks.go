@@ -32,7 +32,7 @@ func (f *subject) findRisks(chosen *upgrade.Entry) {
 	}
 	if before, changed := f.state.previousSources[f.subscription.Name]; changed && chosen == nil && before != sourceOf(f.subscription) && f.csv != nil && f.graph.Find(f.csv.Name) != nil {
 		f.risk(SameCSV, "nothing, if both catalogs have the same content; otherwise wait until the new one has a later version",
-			"the new catalog has %s, too: OLM takes that bundle for the installed one, and keeps what it installed from CatalogSource %s", f.csv.Name, before.Name)
+			"the new catalog has %s, too: OLM takes that bundle for the installed one, and keeps the content that it installed from CatalogSource %q", f.csv.Name, before.Name)
 	}
 	for _, e := range f.graph.Entries {
 		if e.SkipRange == "" {

@@ -35,8 +35,8 @@ var LaterImages = map[string]string{
 // FileSystem and AccessPoint are the same in all SharedVolumes.
 const FileSystem, AccessPoint = "fs-0123cdef", "fsap-00000000000000000"
 
-// Driver returns the objects of the driver, which the operator created in its own namespace. Their owner is the
-// definition of the SharedVolume API, unless owner is nil.
+// Driver returns the objects of the driver, which the operator created in its own namespace. owner, the CustomResourceDefinition of
+// SharedVolumes, becomes their owner, unless it is nil.
 func Driver(namespace string, owner client.Object) ([]*unstructured.Unstructured, error) {
 	assets, err := fs.Sub(files, "objects")
 	if err != nil {

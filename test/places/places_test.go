@@ -67,9 +67,9 @@ var rows = []row{
 	{where: "`SHELL`, and any locale", happens: "works", try: set("SHELL=/bin/false", "LC_ALL=C", "LANG=")},
 	{where: "`CDPATH`", happens: "works", by: "`TestFolders`"},
 	{where: "no `apt-get`", by: "`TestWithoutPackages`, `TestPredict`",
-		happens: "works; without the Debian packages, demonstrations say first what they only report, and tests that need them are skipped or name them"},
+		happens: "works; without the Debian packages, demonstrations first say what they will only report and not run, and tests that need the packages are skipped or name them"},
 	{where: "a container without privileges", by: "`TestLackingCapabilities`, `TestPredict`",
-		happens: "without user namespaces pods cannot run, and their events say how to allow them; without capabilities it is as for an ordinary user"},
+		happens: "without user namespaces, pods cannot run, and their events say how to allow user namespaces; without capabilities, the clone works as for an ordinary user"},
 	{where: "two clones at the same time", by: "`TestTwoClusters`, `TestEnsureBuildsOnce`", happens: "works: each cluster has addresses of its own, and one of them builds what both need"},
 	{where: "after `make demo` of an earlier version", by: "`TestLink`", happens: "works; if a cluster is still up that an earlier version made, the demonstration says so"},
 }

@@ -33,7 +33,7 @@ func markdown(records map[string]record) string {
 		}
 		fmt.Fprintf(&text, "| `%s` | %s | `%s` | %s |\n", c.id, cell(c.sentence), cell(c.command()), proved)
 	}
-	text.WriteString("\n## Records\n\n| `CLAIM` | date and commit | machine, Go | real programs | in place of others | tests and duration | figures | log |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	text.WriteString("\n## Records\n\n| `CLAIM` | date and commit | machine, Go | real programs | simulated | tests and duration | figures | log |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	return text.String() + recorded.String() + "\n"
 }
 

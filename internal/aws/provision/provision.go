@@ -207,7 +207,7 @@ func (c creator) tags(more map[string]string) map[string]string {
 func (c creator) mustBeOurs(what string, tags map[string]string) error {
 	if claim := c.Cluster.Of(tags); !claim.Mine || claim.Kept != "" {
 		key, value := c.Cluster.Tag()
-		return fmt.Errorf("%s exists, but is not the cluster's: its tags are %s; want the tag %s=%s and of no other cluster; if it is the cluster's, give it the tag; otherwise use another --name",
+		return fmt.Errorf("%s exists, but is not the cluster's: its tags are %s; want the tag %s=%s, and no tag of another cluster; if it is the cluster's, give it the tag; otherwise use another --name",
 			what, listTags(tags), key, value)
 	}
 	return nil
