@@ -26,6 +26,8 @@ var onAccount = []Attack{
 	{"give them to somebody else's security group", "as above", "internal/aws/removal TestTagsOfOthers/a_security_group"},
 	{"make a mount target that admits others, in a file system with the token that berth aws create uses", "as above, with the security groups of mount targets",
 		"internal/aws/provision TestSquatted/a_mount_target"},
+	{"make such a mount target in a zone without nodes, right before the command, so that AWS does not show its security groups yet", "create waits until AWS shows the security groups of all mount targets",
+		"internal/aws/provision TestMountTargetThatIsNotComplete"},
 	{"make the file system with a key of another account, which can take all data away", "as above", "internal/aws/provision TestKeyOfAnotherAccount"},
 	{"replicate the file system to another account", "as above", "internal/aws/provision TestSquatted/a_file_system_that_is_replicated_to_another_account"},
 	{"give the file system a policy that lets another account in", "as above; a policy may only limit who in this account can mount the file system",
