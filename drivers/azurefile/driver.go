@@ -45,6 +45,7 @@ var Driver = drivers.Driver{
 	},
 	ConfigFields:    drivers.ConfigFields{Type: operatorv1.AzureDriverType},
 	ClassParameters: parameters,
+	ClassRisk:       sharedShare,
 	Secrets:         []string{"azure-file-credentials"},
 	CredentialKeys:  drivers.AzureCredentialKeys,
 	TrustedCABundle: "azure-file-csi-driver-trusted-ca-bundle",

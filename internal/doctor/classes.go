@@ -39,12 +39,12 @@ func examineClassRisks(ctx context.Context, p *examinedDriver) (results []findin
 
 func judgeClassRisks(d drivers.Driver, classes []storagev1.StorageClass) (results []findings.Check) {
 	for _, class := range classes {
-		if class.Provisioner != d.CSIName {
+		if class.Provisioner != d.CSIName && (d.InTree.Plugin == "" || class.Provisioner != d.InTree.Plugin) {
 			continue
 		}
 		if risk := d.ClassRisk(&class); risk != "" {
 			results = append(results, findings.Warn(classRisk, "replace it by a class whose claims share nothing or, if only deletions are a risk, by one with reclaimPolicy Retain; and before somebody deletes a claim, set the reclaim policy of its PersistentVolume to Retain: see "+
-				findings.Page("start/install.md#files-of-deleted-volumes"), "StorageClass %s: %s", class.Name, risk))
+				findings.Page("reference/security.md#what-is-not-defended-here"), "StorageClass %s: %s", class.Name, risk))
 		}
 	}
 	return results

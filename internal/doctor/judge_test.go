@@ -214,6 +214,14 @@ func TestClassRisks(t *testing.T) {
 	if len(got) != 1 || got[0].Verdict != findings.Warning || !strings.Contains(got[0].What, "StorageClass bad: ") {
 		t.Errorf("got %+v, want one warning about class bad", got)
 	}
+
+	d, err = registry.Get("azurefile")
+	require.NoError(t, err)
+	migrated := class("migrated", "")
+	migrated.Provisioner, migrated.Parameters = d.InTree.Plugin, map[string]string{"shareName": "all"}
+	if got := judgeClassRisks(d, []storagev1.StorageClass{migrated}); len(got) != 1 || !strings.Contains(got[0].What, "StorageClass migrated: ") {
+		t.Errorf("got %+v, want one warning about class migrated, whose claims the driver serves by CSI migration", got)
+	}
 }
 
 // TestSharedVolumes: SharedVolumes are counted by fault, the most frequent first, within a limit.

@@ -401,7 +401,8 @@ func TestForgedNamespaces(t *testing.T) {
 	}
 }
 
-// TestTeamsComeLast: claims and SharedVolumes that fill the archive leave room for the objects and logs of the driver and its operator.
+// TestTeamsComeLast: claims and SharedVolumes that fill the archive leave room for the objects and logs of the driver and its operator, and for its
+// volumes.
 func TestTeamsComeLast(t *testing.T) {
 	want := gathered(t, newAPI(t, []string{"harmless"}, 0), "MUST_GATHER_MIB=5120")
 	a := newAPI(t, []string{"harmless"}, 0)
@@ -413,12 +414,30 @@ func TestTeamsComeLast(t *testing.T) {
 	require.Contains(t, files["missing.txt"], "reached the limit of 8 MiB")
 	var lacks []string
 	for file := range want {
-		own := strings.HasPrefix(file, driver+"/namespaces/") || strings.HasPrefix(file, driver+"/operator/") || strings.HasPrefix(file, driver+"/objects/")
+		own := strings.HasPrefix(file, driver+"/namespaces/") || strings.HasPrefix(file, driver+"/operator/") || strings.HasPrefix(file, driver+"/objects/") ||
+			inNoNamespace.MatchString(file)
 		if _, has := files[file]; own && !has {
 			lacks = append(lacks, file)
 		}
 	}
 	assert.Empty(t, lacks)
+}
+
+// inNoNamespace matches the files with a driver's volumes, contents of snapshots and classes.
+var inNoNamespace = regexp.MustCompile(`^[^/]+/(persistentvolumes|volumeattachments|[a-z]+classes|[a-z]+contents)-1\.yaml$`)
+
+// TestSizeOfTeamsFiles: claims in many namespaces, each of which has a file of its own, do not make the archive larger than its limit and one file.
+func TestSizeOfTeamsFiles(t *testing.T) {
+	a := newAPI(t, []string{"harmless"}, 0)
+	for i := range 40 {
+		a.objects["persistentvolumeclaims"] = append(a.objects["persistentvolumeclaims"], object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"metadata": object{"namespace": fmt.Sprintf("aaa-%d", i), "name": "large", "annotations": object{"volume.kubernetes.io/storage-provisioner": driver, "a": strings.Repeat("much ", 1<<18/5)}}})
+	}
+	size := 0
+	for _, text := range gathered(t, a, "MUST_GATHER_MIB=4") {
+		size += len(text)
+	}
+	assert.Less(t, size, 6<<20)
 }
 
 // gathered returns the files that the script collects with a setting.

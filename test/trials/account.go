@@ -32,6 +32,8 @@ var onAccount = []Attack{
 		"internal/aws/provision TestSquatted/a_file_system_whose_policy_lets_another_account_in"},
 	{"let in a role of another account whose path contains this account's ID", "as above", "internal/aws/provision TestPolicyDifferences"},
 	{"give the file system a policy that allows everything to everybody", "as above", "internal/aws/provision TestSquatted/a_file_system_whose_policy_allows_everything"},
+	{"make a mount target that admits others in a zone without nodes, right before the command, so that AWS does not show its security groups yet", "create waits until AWS shows the security groups of all mount targets",
+		"internal/aws/provision TestMountTargetThatIsNotComplete"},
 	{"give the file system a lifecycle that archives files at once", "existing resources are compared with the request; a lifecycle and backups are accepted once the file system has a mount target: its administrators may set them",
 		"internal/aws/provision TestSquatted/a_file_system_whose_lifecycle_archives_files"},
 	{"have the file system's files copied to backups, which others in the account may restore", "as above",

@@ -224,11 +224,11 @@ func (c *loop) sync(ctx context.Context, syncContext factory.SyncContext) error 
 func (c *loop) syncBlind(ctx context.Context, wanted desired, after func(time.Duration)) error {
 	c.accessPoints.setBlind(true)
 	c.look, c.count = time.Time{}, time.Time{}
-	classes, err := c.classes(ctx)
+	_, risky, err := c.classes(ctx)
 	if err != nil {
 		return err
 	}
-	c.shown.showRisks(c.Driver.CSIName, risks(c.Driver, classes))
+	c.shown.showRisks(c.Driver.CSIName, risky)
 	c.shown.showUsage(c.Driver.CSIName, 0, nil)
 	after(c.intervals.Count) // for the classes
 	if len(wanted.tags) == 0 {
@@ -465,11 +465,11 @@ func (c *loop) noteFindings(id string, sought []string, s seen) {
 
 // addClasses adds jobs that count access points in the file systems of StorageClasses, and shows the classes that endanger files.
 func (c *loop) addClasses(ctx context.Context, of func(fileSystem string) *job) error {
-	classes, err := c.classes(ctx)
+	classes, risky, err := c.classes(ctx)
 	if err != nil {
 		return err
 	}
-	c.shown.showRisks(c.Driver.CSIName, risks(c.Driver, classes))
+	c.shown.showRisks(c.Driver.CSIName, risky)
 	byFileSystem := map[string][]storagev1.StorageClass{}
 	for i := range classes {
 		if id := fileSystemOf(&classes[i]); id != "" {
@@ -530,18 +530,23 @@ func (c *loop) volumes(ctx context.Context) ([]string, error) {
 	return slices.Compact(handles), nil
 }
 
-// classes returns the driver's StorageClasses. Only administrators can write these.
-func (c *loop) classes(ctx context.Context) (classes []storagev1.StorageClass, err error) {
+// classes returns the driver's StorageClasses, with the parameters that a count needs, and the names of those that endanger files. Only
+// administrators can write these, but some of them administer storage alone: a class may have 1.5 MiB, and there may be hundreds.
+func (c *loop) classes(ctx context.Context) (classes []storagev1.StorageClass, risky []string, err error) {
 	err = listing.Each(ctx, c.Storage, listing.List{Resource: "storageclasses"}, func(class storagev1.StorageClass) error {
-		if class.Provisioner == c.Driver.CSIName {
-			classes = append(classes, class)
+		if class.Provisioner != c.Driver.CSIName {
+			return nil
 		}
+		if c.Driver.ClassRisk(&class) != "" {
+			risky = append(risky, strings.Clone(class.Name))
+		}
+		classes = append(classes, storagev1.StorageClass{Parameters: counted(class.Parameters)})
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing StorageClasses: %w", err)
+		return nil, nil, fmt.Errorf("listing StorageClasses: %w", err)
 	}
-	return classes, nil
+	return classes, risky, nil
 }
 
 // zones returns the zones of the cluster's nodes, sorted.

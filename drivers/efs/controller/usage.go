@@ -6,13 +6,13 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/blang/semver/v4"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/efs"
 )
 
@@ -42,6 +42,20 @@ var fileSystemID = regexp.MustCompile(`^fs-[0-9a-f]{8,40}$`)
 
 // accountSecret is the parameter of a StorageClass with which the driver assumes a role in another account.
 const accountSecret = "csi.storage.k8s.io/provisioner-secret-name"
+
+// maxParameter is more than the bytes of a value that fileSystemOf and groupRange accept.
+const maxParameter = 64
+
+// counted returns the parameters that fileSystemOf and groupRange read. Of a longer value it keeps only so much that they refuse it all the same.
+func counted(parameters map[string]string) map[string]string {
+	kept := map[string]string{}
+	for _, name := range []string{"provisioningMode", "fileSystemId", accountSecret, "gid", "gidRangeStart", "gidRangeEnd"} {
+		if value, has := parameters[name]; has {
+			kept[name] = strings.Clone(value[:min(len(value), maxParameter)])
+		}
+	}
+	return kept
+}
 
 // fileSystemOf returns the file system of a StorageClass, if the driver creates an access point for each claim and the
 // file system is in the cluster's account. The operator cannot see other accounts.
@@ -123,14 +137,4 @@ func (c *counter) usage() usage {
 		}
 	}
 	return counted
-}
-
-// risks returns the names of the classes that endanger files.
-func risks(driver drivers.Driver, classes []storagev1.StorageClass) (names []string) {
-	for i := range classes {
-		if driver.ClassRisk(&classes[i]) != "" {
-			names = append(names, classes[i].Name)
-		}
-	}
-	return names
 }

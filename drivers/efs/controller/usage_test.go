@@ -2,16 +2,21 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/lab/aws"
 )
 
@@ -102,4 +107,36 @@ func measure(ctx context.Context, with access, fileSystem string, classes []stor
 	_, err = c.do(ctx, fileSystem, &job{counter: counting}, nil)
 	err = newTestLoop().noteCount(fileSystem, counting, err, counted)
 	return counted[fileSystem], err
+}
+
+// TestLargeClasses: of StorageClasses, whoever may write them decides how large they are, and the operator keeps little of each. That changes
+// neither the risk of a class nor what it counts for.
+func TestLargeClasses(t *testing.T) {
+	c := newTestLoop()
+	large := strings.Repeat("m", 1<<18)
+	var made []string
+	for i, parameters := range []map[string]string{
+		{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0", "gidRangeStart": "30000", "gidRangeEnd": "30010", "other": large},
+		{"provisioningMode": "efs-ap", "subPathPattern": "/" + large, "ensureUniqueDirectory": "false"},
+		{"provisioningMode": "efs-ap", "fileSystemId": "fs-" + strings.Repeat("0", 1<<18), "gid": strings.Repeat("1", 1<<18)},
+	} {
+		class, err := json.Marshal(storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("class-", i), Annotations: map[string]string{"a": large}},
+			Provisioner: efs.Driver.CSIName, MountOptions: []string{large}, Parameters: parameters})
+		require.NoError(t, err)
+		made = append(made, string(class))
+	}
+	serveLists(t, c, made...)
+	classes, risky, err := c.classes(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"class-1"}, risky, "classes with a risk")
+	kept, err := json.Marshal(classes)
+	require.NoError(t, err)
+	assert.Less(t, len(kept), 2000, "bytes that are kept")
+	require.Len(t, classes, 3)
+	assert.Equal(t, "fs-0123456789abcdef0", fileSystemOf(&classes[0]))
+	assert.Empty(t, fileSystemOf(&classes[2]), "the file system of an ID that is too long")
+	first, last, chosen := groupRange(&classes[0])
+	assert.Equal(t, [3]any{int64(30000), int64(30010), true}, [3]any{first, last, chosen}, "the range of group IDs")
+	_, _, chosen = groupRange(&classes[2])
+	assert.False(t, chosen, "the driver chooses the group ID of a class that says one")
 }

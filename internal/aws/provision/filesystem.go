@@ -154,7 +154,37 @@ func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nod
 		}
 		c.report(r)
 	}
+	if c.dryRun {
+		return nil
+	}
+	if err := c.awaitGroups(ctx, fileSystem, group); err != nil {
+		return fmt.Errorf("checking all mount targets of file system %s: %w", fileSystem, err)
+	}
 	return nil
+}
+
+// awaitGroups waits until AWS shows the security groups of all mount targets, and returns an error if they are not as requested: in a zone
+// without nodes, somebody else may have made a mount target a moment ago, or after the others were listed.
+func (c creator) awaitGroups(ctx context.Context, fileSystem, group string) error {
+	return c.Poll(ctx, func(ctx context.Context) (bool, error) {
+		all, err := c.findMountTargets(ctx, fileSystem)
+		if err != nil {
+			return true, err
+		}
+		var incomplete error
+		for _, zone := range slices.Sorted(maps.Keys(all)) {
+			switch target := all[zone]; target.LifeCycleState {
+			case efstypes.LifeCycleStateAvailable:
+				if err := c.mustHaveGroup(ctx, target, group); err != nil {
+					return true, err
+				}
+			case efstypes.LifeCycleStateError: // nobody can mount through it
+			default:
+				incomplete = fmt.Errorf("mount target %s in zone %s is %s", aws.ToString(target.MountTargetId), zone, target.LifeCycleState)
+			}
+		}
+		return incomplete == nil, incomplete
+	})
 }
 
 func (c creator) createMountTarget(ctx context.Context, fileSystem, subnet, group string) error {

@@ -361,6 +361,24 @@ func TestSquatted(t *testing.T) {
 	}
 }
 
+// TestMountTargetThatIsNotComplete: AWS does not show the security groups of a mount target that others are just creating, in a zone without
+// nodes. Create waits for them.
+func TestMountTargetThatIsNotComplete(t *testing.T) {
+	p := newPlaceThatSettles(t, 500*time.Millisecond)
+	made, err := p.admin.Clients.EFS.CreateFileSystem(t.Context(), &efs.CreateFileSystemInput{CreationToken: aws.String(p.request.Cluster.FileSystemToken("efs")), Encrypted: aws.Bool(true),
+		Tags: []efstypes.Tag{{Key: aws.String("kubernetes.io/cluster/mine-x7k2p"), Value: aws.String("owned")}}})
+	require.NoError(t, err)
+	evil := p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "evil"}).ID
+	subnet, err := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: p.Zones()[2].Name})
+	require.NoError(t, err)
+	require.NoError(t, p.admin.Clients.Poll(t.Context(), func(ctx context.Context) (bool, error) {
+		_, err := p.admin.Clients.EFS.CreateMountTarget(ctx, &efs.CreateMountTargetInput{FileSystemId: made.FileSystemId, SubnetId: &subnet.ID, SecurityGroups: []string{evil}})
+		return err == nil, err
+	}))
+	_, err = p.create(t.Context(), false)
+	assert.ErrorContains(t, err, "it has the security group "+evil)
+}
+
 // TestSettingsOfAdministrators: a policy that narrows who mounts a file system, and a lifecycle and backups of one in use, are no differences.
 func TestSettingsOfAdministrators(t *testing.T) {
 	t.Parallel()
