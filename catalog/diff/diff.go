@@ -119,8 +119,9 @@ func Compare(before, after *fbc.Catalog, only ...string) (*Diff, error) {
 	if err != nil {
 		return nil, err
 	}
+	allowed := newAllowance(before, after)
 	for _, name := range names {
-		p, err := comparePackage(before.Find(name), after.Find(name))
+		p, err := allowed.comparePackage(before.Find(name), after.Find(name))
 		if err != nil {
 			return nil, fmt.Errorf("package %q: %w", name, err)
 		}
@@ -150,32 +151,32 @@ func chosen(before, after *fbc.Catalog, only []string) ([]string, error) {
 }
 
 // comparePackage returns the difference of a package, or nil if there is none. One of the packages may be nil.
-func comparePackage(before, after *fbc.Package) (*Package, error) {
+func (a *allowance) comparePackage(before, after *fbc.Package) (*Package, error) {
 	switch {
 	case before == nil:
 		before = &fbc.Package{Package: declcfg.Package{Name: after.Name}}
-		d, err := compareContents(before, after)
+		d, err := a.compareContents(before, after)
 		d.Kind = Added
 		return d, err
 	case after == nil:
-		d, err := compareContents(before, &fbc.Package{Package: declcfg.Package{Name: before.Name}})
+		d, err := a.compareContents(before, &fbc.Package{Package: declcfg.Package{Name: before.Name}})
 		d.Kind = Removed
 		return d, err
 	}
-	d, err := compareContents(before, after)
+	d, err := a.compareContents(before, after)
 	if err != nil || d.DefaultChannel == nil && d.Deprecation == nil && len(d.Channels)+len(d.Rewritten)+len(d.Deprecations)+len(d.Lifecycles) == 0 {
 		return nil, err
 	}
 	return d, nil
 }
 
-func compareContents(before, after *fbc.Package) (*Package, error) {
+func (a *allowance) compareContents(before, after *fbc.Package) (*Package, error) {
 	d := &Package{
 		Name: after.Name, Kind: Changed, DefaultChannel: access.Changed(before.DefaultChannel, after.DefaultChannel),
 		Deprecation: access.Changed(before.Deprecation(declcfg.SchemaPackage, ""), after.Deprecation(declcfg.SchemaPackage, "")),
 	}
 	for _, name := range union(channelNames(before), channelNames(after)) {
-		c, err := compareChannel(before, after, name)
+		c, err := a.compareChannel(before, after, name)
 		if err != nil {
 			return d, err
 		}
@@ -272,7 +273,7 @@ func equal(a, b document.Span) (bool, error) {
 }
 
 // compareChannel returns the difference of a channel, or nil if there is none. One of the packages may lack the channel.
-func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
+func (a *allowance) compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 	was, is := before.FindChannel(name), after.FindChannel(name)
 	d := &Channel{Name: name, Kind: Changed,
 		Deprecation: access.Changed(before.Deprecation(declcfg.SchemaChannel, name), after.Deprecation(declcfg.SchemaChannel, name))}
@@ -291,19 +292,24 @@ func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 		if was == nil || is == nil { // a channel has several heads, or one without a bundle
 			return d, nil
 		}
+		updates, _ := now.Path(old.Heads[0].Version())
+		if !a.admits(after, was, is, updates) {
+			d.Content = &access.Content{Unknown: tooMany}
+			return d, nil
+		}
 		if d.Content, err = requests.Compare(was, is); err != nil {
 			return nil, err
 		}
-		d.RemovedAPIs = removedAPIs(after, now, old.Heads[0], was)
+		d.RemovedAPIs = removedAPIs(after, updates, was)
+		a.text -= sizeOf(d)
 	case d.Deprecation == nil && len(d.Added)+len(d.Removed)+len(d.Lost) == 0:
 		return nil, nil
 	}
 	return d, nil
 }
 
-// removedAPIs returns the versions of APIs that updates from the old head to the new head remove. from is the bundle of the old head.
-func removedAPIs(p *fbc.Package, now *upgrade.Graph, head *upgrade.Entry, from *fbc.Bundle) (all []string) {
-	updates, _ := now.Path(head.Version())
+// removedAPIs returns the versions of APIs that updates from an old head to the new head remove. from is the bundle of the old head.
+func removedAPIs(p *fbc.Package, updates []upgrade.Update, from *fbc.Bundle) (all []string) {
 	for _, u := range updates {
 		to := p.FindBundle(u.Entry.Name)
 		for _, api := range fbc.RemovedAPIs(from, to) {
