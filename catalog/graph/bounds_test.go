@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,23 @@ func packageOf(name string, channels, bundles int, entry func(channel, i int) do
 		all = append(all, b)
 	}
 	return all
+}
+
+// sameMinor makes all bundles patches of one minor version.
+func sameMinor() func(bundle document) {
+	patch := 0
+	return func(b document) {
+		b["properties"] = []document{{"type": "olm.package", "value": document{"packageName": b["package"], "version": fmt.Sprintf("1.0.%d", patch)}}}
+		patch++
+	}
+}
+
+// lifecycleOf is the lifecycle of version 1.0, with so many phases and platforms, and texts in them.
+func lifecycleOf(name string, n int, text string) document {
+	phase := document{"name": text, "startDate": "2024-01-01", "endDate": "2024-12-31"}
+	platform := document{"name": text, "versions": slices.Repeat([]string{text}, n)}
+	return document{"schema": "io.openshift.operators.lifecycles.v1alpha1", "package": name, "versions": []document{
+		{"name": "1.0", "phases": slices.Repeat([]document{phase}, n), "platformCompatibility": slices.Repeat([]document{platform}, min(n, 20))}}}
 }
 
 // TestBounds: the size of a drawing and of the page is linear in the size of the catalog. A text that the catalog refers to many
@@ -96,6 +114,12 @@ func TestBounds(t *testing.T) {
 			all := packageOf("tide", 1, 2000, replacing, same)
 			all[0]["description"], all[0]["icon"] = long, document{"mediatype": "image/png", "base64data": strings.Repeat("xxxx", 25_000)}
 			return all
+		},
+		"a long phase, platform and version of a platform for many versions": func() []document {
+			return append(packageOf("tide", 1, 2000, replacing, sameMinor()), lifecycleOf("tide", 1, long))
+		},
+		"many phases and platforms for many versions": func() []document {
+			return append(packageOf("tide", 1, 2000, replacing, sameMinor()), lifecycleOf("tide", 1000, "x"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/fbc"
 	"github.com/berth-csi/berth/catalog/fbc/lifecycle"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // version holds the details of a version on the page, from the ClusterServiceVersion, as OperatorHub shows them. The
@@ -80,8 +81,7 @@ func (t *texts) describeAll(p *Package) ([]*version, error) {
 			return nil, err
 		}
 		if of := supported.Find(b.Number()); of != nil {
-			v.Lists = append([]list{phases(of), platforms(of)}, v.Lists...)
-			v.Lists = slices.DeleteFunc(v.Lists, func(l list) bool { return len(l.Items) == 0 })
+			v.Lists = append(support(of), v.Lists...)
 		}
 		all = append(all, &v)
 	}
@@ -117,22 +117,34 @@ func (t *texts) describe(v *version, b *fbc.Bundle) error {
 	return nil
 }
 
-// phases lists the phases of support of a version.
-func phases(v *lifecycle.Version) list {
-	l := list{Title: "Support"}
-	for _, p := range v.Phases {
-		l.Items = append(l.Items, printable(fmt.Sprintf("%s: %s to %s", p.Name, p.Start, p.End)))
+// Limits of the lists that all versions of a minor version share: the page has them once for each of these, which may be thousands.
+// `berth catalog lifecycle` shows all.
+const (
+	supportLimit  = 10
+	supportLength = 200
+)
+
+// support lists the phases of support of a version, and the platforms that it runs on.
+func support(v *lifecycle.Version) (lists []list) {
+	phases, platforms := list{Title: "Support"}, list{Title: "Runs on"}
+	for _, p := range v.Phases[:min(len(v.Phases), supportLimit)] {
+		phases.add("%s: %s to %s", escape.Short(p.Name, supportLength), escape.Short(string(p.Start), supportLength), escape.Short(string(p.End), supportLength))
 	}
-	return l
+	for _, p := range v.Platforms[:min(len(v.Platforms), supportLimit)] {
+		versions := p.Versions[:min(len(p.Versions), supportLength)]
+		platforms.add("%s %s", escape.Short(p.Name, supportLength), escape.Short(strings.Join(versions, ", "), supportLength))
+	}
+	if more := len(v.Phases) - supportLimit; more > 0 {
+		phases.add("and %d more", more)
+	}
+	if more := len(v.Platforms) - supportLimit; more > 0 {
+		platforms.add("and %d more", more)
+	}
+	return slices.DeleteFunc([]list{phases, platforms}, func(l list) bool { return len(l.Items) == 0 })
 }
 
-// platforms lists the platforms that a version runs on.
-func platforms(v *lifecycle.Version) list {
-	l := list{Title: "Runs on"}
-	for _, p := range v.Platforms {
-		l.Items = append(l.Items, printable(p.Name+" "+strings.Join(p.Versions, ", ")))
-	}
-	return l
+func (l *list) add(format string, args ...any) {
+	l.Items = append(l.Items, printable(fmt.Sprintf(format, args...)))
 }
 
 var imageType = regexp.MustCompile(`^image/[a-z0-9.+-]+$`)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/blang/semver/v4"
+
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // Schema is the schema of the documents.
@@ -144,6 +146,9 @@ type Support struct {
 	Ends   Date `json:"ends"`
 }
 
+// longestPhase is the number of characters of a phase's name that Support has. Thousands of versions of a package can be in the same phase.
+const longestPhase = 100
+
 // At returns how a version is supported on a day, or nil if that is not known: v may be nil, or have no phase with dates.
 func (v *Version) At(day Date) *Support {
 	if v == nil {
@@ -155,7 +160,7 @@ func (v *Version) At(day Date) *Support {
 			continue
 		}
 		if s.State != Supported && p.Start <= day && day <= p.End {
-			s.State, s.Phase, s.Until = Supported, p.Name, p.End
+			s.State, s.Phase, s.Until = Supported, escape.Short(p.Name, longestPhase), p.End
 		}
 		s.Begins, s.Ends = cmp.Or(min(s.Begins, p.Start), p.Start), max(s.Ends, p.End)
 	}

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/blang/semver/v4"
@@ -30,6 +31,12 @@ func TestAt(t *testing.T) {
 			t.Errorf("of %s: %v", name, got)
 		}
 	}
+}
+
+// TestLongPhase: the support of a version has the beginning of a phase's name, as thousands of versions can be in the same phase.
+func TestLongPhase(t *testing.T) {
+	v := &Version{Name: "1.1", Phases: []Phase{{strings.Repeat("x", 100_000), "2024-01-01", "2024-06-30"}}}
+	assert.Equal(t, strings.Repeat("x", 100)+"… (99900 more characters) until 2024-06-30", v.At("2024-01-01").String())
 }
 
 // TestFind: a lifecycle names minor versions, each of which stands for all of its patches.
