@@ -56,68 +56,15 @@ func (d Document) yamlFault(err error) *findings.Finding {
 // the path that exists. The position of a value with a key is the position of the key.
 func (d Document) Position(path []any) (line, column int) { return d.Positions()(path) }
 
-// Positions returns a function that is like Position, and parses the document only once.
+// Positions returns a function that is like Position, and parses the document only once. It is for one goroutine.
 func (d Document) Positions() func(path []any) (line, column int) {
-	if d.JSON {
-		return func(path []any) (line, column int) { return d.place(jsonOffset(d.Source, path)) }
-	}
-	parse := sync.OnceValues(func() (boundedyaml.Node, error) { return boundedyaml.Parse(d.Source) })
-	lines := sync.OnceValue(func() []int { return boundedyaml.Lines(d.Source) })
-	return func(path []any) (line, column int) {
-		root, err := parse()
-		if err != nil || root.Line == 0 {
-			return d.Line, 0
-		}
-		node := &root
-		line, column = node.Line, node.Column
-		for _, step := range path {
-			next, place := child(node, step)
-			if next == nil {
-				break
-			}
-			node, line, column = next, place.Line, place.Column
-		}
-		return d.place(boundedyaml.OffsetIn(d.Source, lines(), line, column))
-	}
+	locate := sync.OnceValue(func() *locator { return newLocator(d) })
+	return func(path []any) (line, column int) { return locate().position(path) }
 }
 
 // inFile converts a line and column in the source, as a YAML decoder reports them, to a line and column in the file.
 func (d Document) inFile(line, column int) (inFile, inLine int) {
 	return d.place(boundedyaml.Offset(d.Source, line, column))
-}
-
-// jsonOffset returns the offset of the value at a path in well-formed JSON.
-func jsonOffset(source []byte, path []any) int {
-	decoder := json.NewDecoder(bytes.NewReader(source))
-	next := func() int { // where the next token begins
-		at := int(decoder.InputOffset())
-		return len(source) - len(bytes.TrimLeft(source[at:], " \t\r\n,:"))
-	}
-	found := next()
-	for _, step := range path {
-		_, isKey := step.(string)
-		open, _ := decoder.Token()
-		if open != json.Delim('{') && isKey || open != json.Delim('[') && !isKey {
-			return found
-		}
-		for index := 0; ; index++ {
-			if !decoder.More() {
-				return found
-			}
-			place, here := next(), any(index)
-			if isKey {
-				here, _ = decoder.Token()
-			}
-			if here == step {
-				found = place
-				break
-			}
-			if decoder.Decode(&json.RawMessage{}) != nil {
-				return found
-			}
-		}
-	}
-	return found
 }
 
 // child returns a value of a mapping or a sequence, and the node whose position counts as the value's.
