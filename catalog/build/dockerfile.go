@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +30,9 @@ type Dockerfile struct {
 	Labels        map[string]string
 }
 
+// plainName matches the names of folders that a Dockerfile can have as they are: a space ends a name, and a line's end an instruction.
+var plainName = regexp.MustCompile(`^[\pL\pN_][\pL\pN._-]*$`)
+
 // Write writes the Dockerfile beside the folder of a catalog, as DIR.Dockerfile, and returns its path. It fails if the file exists.
 func (d Dockerfile) Write(dir string) (name string, err error) {
 	dir = filepath.Clean(dir)
@@ -36,6 +40,9 @@ func (d Dockerfile) Write(dir string) (name string, err error) {
 		return "", err
 	} else if !info.IsDir() {
 		return "", fmt.Errorf("%s is a file; expected the folder of a catalog", dir)
+	}
+	if !plainName.MatchString(filepath.Base(dir)) {
+		return "", fmt.Errorf("the folder's name is %q; expected letters, digits and ._- alone, not with . or - first: others mean something else in a Dockerfile", filepath.Base(dir))
 	}
 	name = dir + ".Dockerfile"
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
