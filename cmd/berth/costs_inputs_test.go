@@ -212,8 +212,12 @@ func lifecycles(t *testing.T, dir string, n int) string {
 	return file(t, dir, "catalog.yaml", text.String())
 }
 
-// templateInputs are templates of opm, with images that cannot be had.
+// templateInputs are templates of opm, with images that cannot be had, or with one that is repeated.
 var templateInputs = []input{
+	{"repeated", func(t *testing.T, dir string, n int) string {
+		images := strings.Repeat(`{"image": "quay.io/example/tide:v1"},`, n)
+		return file(t, dir, "template.json", `{"schema": "olm.semver", "stable": {"bundles": [`+strings.TrimSuffix(images, ",")+"]}}")
+	}, 10_000},
 	{"images", func(t *testing.T, dir string, n int) string {
 		var text strings.Builder
 		text.WriteString("schema: olm.template.basic\nentries:\n")

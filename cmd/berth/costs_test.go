@@ -34,7 +34,7 @@ type input struct {
 }
 
 // always are the inputs that commands are given without -all-costs.
-var always = []string{"chain", "range", "duplicates", "owned", "index", "packages", "images", "channels", "reviewers", "apis", "beside", "rules", "brackets"}
+var always = []string{"chain", "range", "duplicates", "owned", "index", "packages", "images", "channels", "reviewers", "apis", "beside", "rules", "brackets", "repeated"}
 
 // budget is the cost that a command may have for the inputs of a row: seconds of processor time and MiB of memory.
 type budget struct{ seconds, mebibytes float64 }

@@ -80,4 +80,9 @@ var onCatalogs = []Attack{
 	{"accept a connection for a push or a mirror, and never answer", "a registry has 30 seconds to begin its answer, and half an hour after it was sent something to store", "internal/oci TestDestinationsAnswerInTime"},
 	{"fill memory with large signatures of each image", "the signatures of a server may take 64 MiB together", "catalog/mirror/policy TestManyLargeSignatures"},
 	{"name, in a template, an icon that never ends", "only regular files are read, up to 32 MiB", "catalog/build TestHostileIcons/a_link_to_a_device"},
+	{"give thousands of channels the same large heads, so that a comparison of catalogs fills memory", "heads are compared while they are less than 32 MiB or eight times all bundles, and what they ask for less than 32 MiB; other channels say so", "catalog/diff TestManyChannelsShareLargeHeads/thousands"},
+	{"fill memory with the phases and platforms of a lifecycle, which thousands of versions share in a page", "a page has ten of them for each version, shortened", "catalog/graph TestBounds/many_phases_and_platforms_for_many_versions"},
+	{"the same with the name of a phase, in each version of a list and a prediction", "a version has 100 characters of it", "catalog/fbc/lifecycle TestLongPhase"},
+	{"have a template in JSON parsed again for each of thousands of faults", "a document is parsed once for all its faults", "cmd/berth TestCosts/catalog_build/repeated_--output-dir_OUT"},
+	{"put an instruction into the Dockerfile of a catalog, by the name of its folder", "names of letters, digits and ._- are accepted", "catalog/build TestDockerfileOfNamedFolder"},
 }
