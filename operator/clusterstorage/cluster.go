@@ -74,7 +74,7 @@ func newCluster(process Process) (*cluster, error) {
 	c.clusterOperator = configinformers.NewSharedInformerFactoryWithOptions(c.configClient, resync,
 		configinformers.WithTweakListOptions(transport.OnlyName(ClusterOperatorName)))
 	c.operator = operatorinformers.NewSharedInformerFactory(c.operatorClient, resync)
-	c.kubeInformers = informers.NewSharedInformerFactory(c.kube, resync)
+	c.kubeInformers = informers.NewSharedInformerFactoryWithOptions(c.kube, resync, informers.WithTransform(trimClass))
 	return c, nil
 }
 

@@ -1,11 +1,14 @@
 package clusterstorage
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -44,7 +47,7 @@ func countDefaults(classes []*storagev1.StorageClass) (count int) {
 func mismatches(classes []*storagev1.VolumeAttributesClass) map[string]bool {
 	first, differ := map[string]string{}, map[string]bool{}
 	for _, class := range classes {
-		names := strings.Join(slices.Sorted(maps.Keys(class.Parameters)), "\n")
+		names := parametersOf(class)
 		before, known := first[class.DriverName]
 		if !known {
 			first[class.DriverName] = names
@@ -52,6 +55,33 @@ func mismatches(classes []*storagev1.VolumeAttributesClass) map[string]bool {
 		differ[class.DriverName] = differ[class.DriverName] || known && before != names
 	}
 	return differ
+}
+
+// parametersOf returns the names of a class's parameters.
+func parametersOf(class *storagev1.VolumeAttributesClass) string {
+	return strings.Join(slices.Sorted(maps.Keys(class.Parameters)), "\n")
+}
+
+// trimClass returns a class with only what show reads of it, and other objects as they are. Who administers storage may write classes of up to
+// 1.5 MiB, and hundreds of them would fill the memory.
+func trimClass(object any) (any, error) {
+	trimmed := func(class metav1.ObjectMeta) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion}
+	}
+	switch class := object.(type) {
+	case *storagev1.StorageClass:
+		kept := &storagev1.StorageClass{ObjectMeta: trimmed(class.ObjectMeta)}
+		for key, value := range class.Annotations {
+			if one := map[string]string{key: value}; controllers.IsDefaultStorageClass(one) {
+				kept.Annotations = one
+			}
+		}
+		return kept, nil
+	case *storagev1.VolumeAttributesClass: // classes with the same names have the same hash
+		hash := sha256.Sum256([]byte(parametersOf(class)))
+		return &storagev1.VolumeAttributesClass{ObjectMeta: trimmed(class.ObjectMeta), DriverName: class.DriverName, Parameters: map[string]string{hex.EncodeToString(hash[:]): ""}}, nil
+	}
+	return object, nil
 }
 
 // show shows the classes of the cluster in metrics.

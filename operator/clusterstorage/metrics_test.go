@@ -1,6 +1,7 @@
 package clusterstorage
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -37,6 +38,12 @@ func TestShow(t *testing.T) {
 		{[]*storagev1.StorageClass{class(annotation, "true")}, []*storagev1.VolumeAttributesClass{attributes("c")},
 			"default_storage_class_count 1\nopenshift_cluster_storage_vac_mismatch_parameters driver=c 0\n"},
 	} {
+		for i, class := range step.classes { // as the cache has them
+			step.classes[i] = trim(t, class)
+		}
+		for i, class := range step.attributes {
+			step.attributes[i] = trim(t, class)
+		}
 		show(step.classes, step.attributes)
 		families, err := legacyregistry.DefaultGatherer.Gather()
 		require.NoError(t, err)
@@ -55,4 +62,29 @@ func TestShow(t *testing.T) {
 		}
 		assert.Equal(t, step.want, got)
 	}
+}
+
+// trim returns an object as the cache has it.
+func trim[T any](t *testing.T, object T) T {
+	t.Helper()
+	trimmed, err := trimClass(object)
+	require.NoError(t, err)
+	return trimmed.(T)
+}
+
+// TestLargeClasses: the cache keeps little of a class, whatever its authors have written into it.
+func TestLargeClasses(t *testing.T) {
+	large := strings.Repeat("m", 1<<18)
+	with := metav1.ObjectMeta{Name: "large", Annotations: map[string]string{"a": large, "storageclass.kubernetes.io/is-default-class": "true"}, Labels: map[string]string{"a": large},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: large}}}
+	for _, kept := range []any{
+		trim(t, &storagev1.StorageClass{ObjectMeta: with, Provisioner: large, Parameters: map[string]string{large: large}, MountOptions: []string{large}}),
+		trim(t, &storagev1.VolumeAttributesClass{ObjectMeta: with, DriverName: "a", Parameters: map[string]string{large: large}}),
+	} {
+		text, err := json.Marshal(kept)
+		require.NoError(t, err)
+		assert.Less(t, len(text), 1000, "bytes of a %T", kept)
+	}
+	driver := &storagev1.CSIDriver{ObjectMeta: with}
+	assert.Same(t, driver, trim(t, driver))
 }

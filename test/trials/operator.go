@@ -37,6 +37,8 @@ var onOperator = []Attack{
 	{"make Manila offer other share types each time an operator asks", "the limit of 200 includes the classes of earlier offers", "operator/controllers TestLimitClasses"},
 	{"fill the memory of EFS's operator with large StorageClasses, with permission to write these only", "one class at a time is in memory; of the driver's, only what is counted is kept",
 		"drivers/efs/controller TestLargeClasses"},
+	{"fill the memory of the cluster storage operator in the same way, or with large VolumeAttributesClasses", "the cache keeps only what metrics show; where the API server sends existing objects one by one, as from Kubernetes 1.34, no more is in memory",
+		"operator/clusterstorage TestLargeClasses"},
 	{"in the lock in the operator's namespace, name a ready pod that is not an operator's, so that the operator waits and does not report it",
 		"the wait is reported unless the pod has an operator's service account", "operator/leader TestWaitForLockIsReported"},
 	{"recreate the namespace from which OLM ran an operator, with a pod that runs as that operator's account, to block the clean-up after a hand-over",
