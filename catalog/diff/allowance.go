@@ -47,7 +47,7 @@ func (a *allowance) admits(p *fbc.Package, was, is *fbc.Bundle, updates []upgrad
 	return a.compared >= 0 && a.text >= 0
 }
 
-// sizeOf returns about the size of what a comparison of heads has found.
+// sizeOf estimates the size in bytes of a report about a channel.
 func sizeOf(c *Channel) (size int) {
 	for _, api := range c.RemovedAPIs {
 		size += lineSize + len(api)

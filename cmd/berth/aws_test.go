@@ -59,8 +59,8 @@ func TestAWSDestroy(t *testing.T) {
 	}
 }
 
-// TestAWSDestroyOnlyTheList: somebody who may only set tags adds somebody else's volume to what an administrator has read. The command that
-// the list suggests deletes nothing then. It shows the new list, and the command for that.
+// TestAWSDestroyOnlyTheList: after an administrator has read the list, somebody who may only set tags adds another cluster's volume to it.
+// The command that the list suggests then deletes nothing. It shows the new list, and the command that deletes that one.
 func TestAWSDestroyOnlyTheList(t *testing.T) {
 	region := aws.Start(t, aws.Options{})
 	user := region.AddUser(t, "administrator", "*")
