@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-csi/berth/internal/findings/escape"
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/installplan"
 )
 
 // leaveV1 is complete when OLM v1 has no objects of the operator, and no object that must stay is gone.
@@ -143,14 +144,15 @@ func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 	case installed != "" && installed != name:
 		return migrate.NoStep()
 	case phase == v1alpha1.InstallPlanPhaseFailed:
-		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s, for %s, has failed: %s; remove the cause, then have OLM v0 begin again with `%s && %s`, and run `%s`",
-			own.Namespace, installPlan.Name, name, oneLine(installPlan.Status.Message),
-			escape.Command("oc -n %s delete subscription %s", own.Namespace, own.Name),
-			escape.Command("oc -n %s delete csv %s --cascade=orphan --ignore-not-found", own.Namespace, name), s.journal.Command(s.plan, "resume"))
-	case v == nil && installed == "":
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s/%s, for %s, has failed: %s; remove the cause, then %s",
+			own.Namespace, installPlan.Name, name, oneLine(installPlan.Status.Message), s.beginAgain(own))
+	case v == nil && s.waitsInVain(own):
+		return migrate.Execute(ResetStatus)
+	case v == nil && phase == v1alpha1.InstallPlanPhaseComplete: // OLM v0 does not install it a second time
+		return migrate.Decision{}, fmt.Errorf("ClusterServiceVersion %s/%s is gone, although InstallPlan %s has installed it: find out who has deleted it, then %s",
+			own.Namespace, name, installPlan.Name, s.beginAgain(own))
+	case v == nil: // also if OLM v0 has copied the status of a deleted Subscription, which says that the version is installed
 		return s.approve(own)
-	case v == nil:
-		return migrate.Wait(AwaitVersion, "OLM v0 to install %s", name)
 	case v.Status.Phase != v1alpha1.CSVPhaseSucceeded:
 		return migrate.Wait(AwaitVersion, "ClusterServiceVersion %s to succeed: its phase is %q, %s", name, v.Status.Phase, oneLine(v.Status.Message))
 	case installed == "":
@@ -162,6 +164,24 @@ func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 		return migrate.Wait(AwaitVersion, "%s", waits)
 	}
 	return migrate.NoStep()
+}
+
+// beginAgain says how to have OLM v0 install the version from the start.
+func (s *state) beginAgain(own *v1alpha1.Subscription) string {
+	return fmt.Sprintf("have OLM v0 begin again with `%s && %s`, and run `%s`",
+		escape.Command("oc -n %s delete subscription %s", own.Namespace, own.Name),
+		escape.Command("oc -n %s delete csv %s --cascade=orphan --ignore-not-found", own.Namespace, s.plan.Version.Name), s.journal.Command(s.plan, "resume"))
+}
+
+// waitsInVain reports whether OLM v0 waits forever for an InstallPlan that is gone. That happens to a Subscription that is created soon
+// after another of its name was deleted: if OLM v0 was resolving for the other, it writes the other's status into the new one.
+func (s *state) waitsInVain(own *v1alpha1.Subscription) bool {
+	existing := make([]*v1alpha1.InstallPlan, len(s.installPlans))
+	for i := range s.installPlans {
+		existing[i] = &s.installPlans[i]
+	}
+	_, unnoticed := installplan.Missing(own, existing)
+	return unnoticed
 }
 
 // oneLine returns a message without line breaks.

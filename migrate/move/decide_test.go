@@ -326,6 +326,14 @@ func TestNextBack(t *testing.T) {
 		{"OLM v0 makes one", subscribed, func(s *state) { s.installPlans[0].Status.Phase = "" }, Approve, "to ask for approval"},
 		{"OLM v0 has made one", subscribed, nil, Approve, ""},
 		{"OLM v0 carries it out", subscribed, func(s *state) { s.installPlans[0].Spec.Approved = true }, AwaitVersion, "install-9"},
+		{"OLM v0 waits for an InstallPlan of a deleted Subscription", subscribed, func(s *state) {
+			s.installPlans, s.subscriptions[0].Status.State = nil, v1alpha1.SubscriptionStateUpgradePending
+		}, ResetStatus, ""},
+		{"OLM v0 has copied the status of a deleted Subscription", subscribed, func(s *state) {
+			s.installPlans, s.subscriptions[0].Status.State = nil, v1alpha1.SubscriptionStateUpgradePending
+			s.subscriptions[0].Status.InstalledCSV = "boat.v1.0.0"
+		}, ResetStatus, ""},
+		{"OLM v0 has made an InstallPlan since", subscribed, func(s *state) { s.subscriptions[0].Status.InstalledCSV = "boat.v1.0.0" }, Approve, ""},
 		{"the version is not ready", returned, func(s *state) { s.version.Status.Phase = v1alpha1.CSVPhaseInstalling }, AwaitVersion, "Installing"},
 		{"the status says nothing", returned, func(s *state) { s.subscriptions[0].Status.InstalledCSV = "" }, AwaitVersion, "status of Subscription"},
 		{"pods are not ready", returned, func(s *state) { s.deployments[0].Status.AvailableReplicas = 0 }, AwaitVersion, "0 are available"},
@@ -368,9 +376,13 @@ func TestInstallPlanFails(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	s := returned()
+	s.version = nil
+	_, err := s.Next()
+	require.ErrorContains(t, err, "ClusterServiceVersion harbour/boat.v1.0.0 is gone, although InstallPlan install-9 has installed it: find out who has deleted it, then have OLM v0 begin again with `oc -n harbour delete subscription boats && ")
+	s = returned()
 	s.installPlans[0].Spec.ClusterServiceVersionNames = []string{"boat.v1.1.0"}
 	s.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseFailed
-	_, err := s.Next()
+	_, err = s.Next()
 	require.NoError(t, err, "a later version has failed")
 }
 

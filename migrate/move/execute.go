@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/installplan"
 )
 
 // Execute performs the write of a step.
@@ -77,6 +78,10 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 		return c.Create(ctx, s.plan.subscription())
 	case Approve:
 		return s.approved(ctx, c)
+	case ResetStatus:
+		reset := s.again().DeepCopy()
+		installplan.Reset(reset)
+		return c.Status().Patch(ctx, reset, client.MergeFromWithOptions(s.again(), client.MergeFromWithOptimisticLock{}))
 	case RestoreApproval:
 		return change(ctx, c, s.again(), func(o client.Object) { o.(*v1alpha1.Subscription).Spec = s.plan.Subscription.Spec.DeepCopy() })
 	case DeleteMade:

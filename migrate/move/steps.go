@@ -33,6 +33,7 @@ const (
 	CreateSubscription       migrate.StepName = "create-subscription"        // create the Subscription, with manual approval
 	Approve                  migrate.StepName = "approve"                    // approve the InstallPlan if it is for exactly the version
 	AwaitVersion             migrate.StepName = "await-version"              // wait until OLM v0 has installed the version
+	ResetStatus              migrate.StepName = "reset-status"               // reset the Subscription's status, because OLM v0 waits for an InstallPlan that is gone
 	RestoreApproval          migrate.StepName = "restore-approval"           // restore the Subscription as it was before
 	DeleteMade               migrate.StepName = "delete-made"                // delete OLM v1's roles and bindings
 )
@@ -123,6 +124,9 @@ var steps = migrate.StepTable[*Plan]{
 	}},
 	{Name: AwaitVersion, Lists: toV0, Does: func(p *Plan) string {
 		return fmt.Sprintf("wait until ClusterServiceVersion %s has succeeded", p.Version.Name)
+	}},
+	{Name: ResetStatus, Lists: never, Does: func(p *Plan) string {
+		return fmt.Sprintf("reset the status of Subscription %s/%s, as it names an InstallPlan that is gone", p.Namespace, p.Subscription.Name)
 	}},
 	{Name: RestoreApproval, Lists: toV0, Does: func(*Plan) string {
 		return "restore the Subscription as it was before the move to OLM v1"
