@@ -26,7 +26,7 @@ func checkDriver(t *testing.T, b *Builder, o Options) {
 	real, err := programs.Given(program)
 	require.NoError(t, err)
 	if real == "" {
-		t.Skipf("ours in its place does not run efs-utils: want %s=DIR, a folder with the program %s", programs.GivenVariable, program)
+		t.Skipf("our stand-in does not run efs-utils: want %s=DIR, a folder with the program %s", programs.GivenVariable, program)
 	}
 	folder := t.TempDir()
 	copyFile(t, real, filepath.Join(folder, "aws-efs-csi-driver"))

@@ -68,7 +68,7 @@ The last column names the [gates](../catalog/ci.md#gates) that refuse a catalog 
 	for _, r := range slices.DeleteFunc(slices.Concat(rules.Rules, rules.AgainstRules), byGates) {
 		row(r)
 	}
-	page.WriteString("\n## Rules of gates\n\nThese rules apply only with `--profile` for one of their gates. OLM does not mind.\n\n| rule | severity | what | why | gates |\n| --- | --- | --- | --- | --- |\n")
+	page.WriteString("\n## Rules of gates\n\nThese rules apply only with `--profile` for one of their gates. OLM does not check them.\n\n| rule | severity | what | why | gates |\n| --- | --- | --- | --- | --- |\n")
 	for _, r := range slices.Concat(rules.GateRules, rules.AgainstRules) {
 		if r.ByGates {
 			row(r)

@@ -143,7 +143,7 @@ accessed without encryption. The environment variable SSL_CERT_FILE names furthe
 	flags.IntVar(&m.jobs, "jobs", 4, "`number` of images that are copied at a time")
 	flags.DurationVar(&m.time, "image-timeout", 2*time.Hour, "longest `time` for each image")
 	flags.StringArrayVar(&m.hosts, "allow-host", nil, "`host` of a registry, with its port if it has one, that the catalog may name although it is at an address of this machine or of a private network (repeatable)")
-	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`reference` of a tag in DESTINATION to set although it names something that is not this catalog's (repeatable)")
+	flags.StringArrayVar(&m.overwrite, "overwrite", nil, "`reference` of a tag in DESTINATION to set although it names something that does not belong to this catalog (repeatable)")
 	flags.StringVar(&m.policy, "policy", "", "`file` of containers-policy.json(5), such as /etc/containers/policy.json, that says which signatures images need (default none)")
 	flags.StringVar(&m.registries, "registries-d", "/etc/containers/registries.d", "`DIR` folder of containers-registries.d(5), which says where simple signatures for --policy are")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and which of them the destination lacks, and copy nothing")

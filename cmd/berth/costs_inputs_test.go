@@ -68,6 +68,23 @@ var catalogInputs = []input{
 	{"wide", func(t *testing.T, dir string, n int) string {
 		return file(t, dir, "catalog.json", `{"schema":"wide","a":[{}`+strings.Repeat(",{}", n)+"]}")
 	}, 300_000},
+	{"long names", func(t *testing.T, dir string, n int) string { // each of very many findings names the package and the channel
+		long := "tide-" + strings.Repeat("x", 100*n)
+		var entries []any
+		for i := range n {
+			entries = append(entries, map[string]any{"name": fmt.Sprintf("none%d", i), "replaces": fmt.Sprintf("none%d", i+2)})
+		}
+		var text strings.Builder
+		encoder := json.NewEncoder(&text)
+		for _, d := range []any{
+			map[string]any{"schema": "olm.package", "name": long, "defaultChannel": long},
+			map[string]any{"schema": "olm.channel", "package": long, "name": long, "entries": entries},
+			bundleDocument(long, "1.0.0"),
+		} {
+			require.NoError(t, encoder.Encode(d))
+		}
+		return file(t, dir, "catalog.json", text.String())
+	}, 2000},
 	{"aliases", func(t *testing.T, dir string, _ int) string {
 		return file(t, dir, "catalog.yaml", tide+"---\nschema: bomb\n"+bomb)
 	}, 1},
@@ -255,6 +272,13 @@ var bundleInputs = []input{
 			definitions["owned"] = append(definitions["owned"].([]any), of)
 		}
 	}), 500},
+	{"long names", bundleWith(func(csv map[string]any, n int) { // each of very many findings names the version
+		csv["metadata"].(map[string]any)["name"] = "tide.v1.0.0-" + strings.Repeat("x", 100*n)
+		definitions := csv["spec"].(map[string]any)["customresourcedefinitions"].(map[string]any)
+		for i := range n {
+			definitions["owned"] = append(definitions["owned"].([]any), map[string]any{"name": fmt.Sprintf("x%d.example.com", i), "version": "v1", "kind": "Tide"})
+		}
+	}), 2000},
 	{"variables", bundleWith(func(csv map[string]any, n int) {
 		deployment := csv["spec"].(map[string]any)["install"].(map[string]any)["spec"].(map[string]any)["deployments"].([]any)[0].(map[string]any)
 		container := deployment["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)

@@ -14,7 +14,7 @@ import (
 
 // Ran is which program runs where a table or a line names a driver.
 type Ran struct {
-	// Real says that it is the real program, and not ours in its place.
+	// Real says that it is the real program, and not our stand-in.
 	Real bool
 	// Given says that the user has given it.
 	Given bool
@@ -26,7 +26,7 @@ type Ran struct {
 func (r Ran) String() string {
 	switch {
 	case !r.Real:
-		return "ours in its place"
+		return "our stand-in"
 	case r.Version == "":
 		return "the real one"
 	}

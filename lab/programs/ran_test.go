@@ -39,7 +39,7 @@ func TestWhichRuns(t *testing.T) {
 		{"livenessprobe", `the real one, v9\.9\.9`, true},
 		{"nfsplugin", `the real one, sha256:[0-9a-f]{12}`, true},
 		{"csi-provisioner", `the real one, v[0-9.]+`, false},
-		{"standin", "ours in its place", false},
+		{"standin", "our stand-in", false},
 		{"sample", "the real one", false},
 	} {
 		if ran, err := WhichRuns(test.program); err != nil || ran.Given != test.given || !regexp.MustCompile("^"+test.want+"$").MatchString(ran.String()) {

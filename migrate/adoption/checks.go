@@ -229,13 +229,13 @@ func (in *input) checkManagementState(*operator) migrate.Checks {
 		case c.DeletionTimestamp != nil:
 			return migrate.Refuse(managementState, "wait until it is gone; the driver goes with it", "ClusterCSIDriver %s is being deleted", c.Name)
 		case c.Spec.ManagementState == operatorv1.Unmanaged || c.Spec.ManagementState == operatorv1.Removed:
-			return migrate.Refuse(managementState, "decide what becomes of the driver, and set it to Managed to have it handed over", "spec.managementState of ClusterCSIDriver %s is %s", c.Name, c.Spec.ManagementState)
+			return migrate.Refuse(managementState, "decide what becomes of the driver, and set spec.managementState to Managed to start the hand-over", "spec.managementState of ClusterCSIDriver %s is %s", c.Name, c.Spec.ManagementState)
 		}
 		return migrate.Pass(managementState, "the driver is managed")
 	}
 	for _, r := range in.old {
 		if why := r.Unsettled(); why != "" {
-			return migrate.Refuse(managementState, "decide what becomes of the driver, and set spec.managementState to Managed to have it handed over; do not delete the object while the operator runs",
+			return migrate.Refuse(managementState, "decide what becomes of the driver, and set spec.managementState to Managed to start the hand-over; do not delete the object while the operator runs",
 				"%s configures the operator, and %s", r.of, why)
 		}
 	}
@@ -248,7 +248,7 @@ func (in *input) checkCSIDriver(*operator) migrate.Checks {
 		return migrate.Pass(csiDriverOwner, "no other driver of the same name is installed")
 	}
 	return migrate.Refuse(csiDriverOwner, "remove that driver, CSIDriver included, or keep it and create the ClusterCSIDriver with spec.managementState Unmanaged",
-		"CSIDriver %s is of none of the driver's operators", in.driver.CSIName)
+		"CSIDriver %s belongs to none of the driver's operators", in.driver.CSIName)
 }
 
 // checkOwner refuses a driver that another cluster storage operator runs elsewhere.

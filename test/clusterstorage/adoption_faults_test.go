@@ -56,7 +56,7 @@ func TestAdoptionRefusals(t *testing.T) {
 			f.patch(f.old(), `{"spec":{"managementState":"Unmanaged"}}`)
 			return func() { f.patch(f.old(), `{"spec":{"managementState":"Managed"}}`) }
 		}},
-		{"a foreign CSIDriver", "ForeignCSIDriver", "nothing of the driver is touched", "of none of the driver's operators", func() func() {
+		{"a foreign CSIDriver", "ForeignCSIDriver", "nothing of the driver is touched", "belongs to none of the driver's operators", func() func() {
 			csiDriver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
 			f.get(csiDriver)
 			f.patch(csiDriver, `{"metadata":{"annotations":{"csi.openshift.io/managed":null}}}`)

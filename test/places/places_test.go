@@ -70,8 +70,8 @@ var rows = []row{
 		happens: "works; without the Debian packages, demonstrations first say what they will only report and not run, and tests that need the packages are skipped or name them"},
 	{where: "a container without privileges", by: "`TestLackingCapabilities`, `TestPredict`",
 		happens: "without user namespaces, pods cannot run, and their events say how to allow user namespaces; without capabilities, the clone works as for an ordinary user"},
-	{where: "two clones at the same time", by: "`TestTwoClusters`, `TestEnsureBuildsOnce`", happens: "works: each cluster has addresses of its own, and one of them builds what both need"},
-	{where: "after `make demo` of an earlier version", by: "`TestLink`", happens: "works; if a cluster is still up that an earlier version made, the demonstration says so"},
+	{where: "two clones at the same time", by: "`TestTwoClusters`, `TestEnsureBuildsOnce`", happens: "works: each cluster has addresses of its own, and only one clone builds what both need"},
+	{where: "after `make demo` of an earlier version", by: "`TestLink`", happens: "works; if a cluster from an earlier version is still up, the demonstration says so"},
 }
 
 // set returns a setup that sets variables.

@@ -25,7 +25,7 @@ func newGauges() *gauges {
 			"driver", "resources", "of"),
 		shared: gauge("berth_quota_shared_ids", "Number of group IDs that several access points of a file system share, although each should have its own.",
 			"driver", "resources", "of"),
-		classRisk: gauge("berth_storage_class_risk", "1 for each StorageClass of the driver with which claims endanger the files of others.",
+		classRisk: gauge("berth_storage_class_risk", "1 for each StorageClass of the driver whose claims endanger the files of others.",
 			"driver", "storageclass"),
 	}
 }

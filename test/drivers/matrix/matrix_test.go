@@ -72,7 +72,7 @@ func TestProgramOfARow(t *testing.T) {
 		in   programLookup
 		want string
 	}{
-		"ours":  {ours, "| EFS, version 3.4.1 | ours in its place | stand-in | – | stand-in | – | – | stand-in | stand-in | stand-in | stand-in |\n"},
+		"ours":  {ours, "| EFS, version 3.4.1 | our stand-in | stand-in | – | stand-in | – | – | stand-in | stand-in | stand-in | stand-in |\n"},
 		"given": {real, "| EFS, version 3.4.1 | the real one, v9.9.9 | yes | – | yes | – | – | yes | yes | yes | yes |\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestPrograms(t *testing.T) {
 		want string
 	}{
 		{nil, `^driver: the real one, v[0-9.]+; csi-livenessprobe: the real one, sha256:[0-9a-f]{12}(; ours in place of .*)?$`},
-		{other, `^driver: ours in its place; csi-livenessprobe: `},
+		{other, `^driver: our stand-in; csi-livenessprobe: `},
 	} {
 		if said, err := Programs(ebs.Driver, test.env); err != nil || !regexp.MustCompile(test.want).MatchString(said) {
 			t.Errorf("it says %q, %v; want %s", said, err, test.want)
