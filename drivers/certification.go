@@ -1,6 +1,6 @@
 package drivers
 
-// Certification describes a driver's volumes for the tests of Kubernetes and OpenShift, as far as the assets do not.
+// Certification describes a driver's volumes for the tests of Kubernetes and OpenShift: it has the facts that are not in the assets.
 type Certification struct {
 	// Class names the StorageClass that the tests copy.
 	Class string

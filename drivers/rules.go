@@ -16,8 +16,8 @@ import (
 
 // Rules are the RBAC rules of a driver's operator, merged, sorted and without duplicates.
 //
-// OLM creates a Role from Permissions, and also a ClusterRole if the operator watches all namespaces. So both
-// are limited to names wherever possible.
+// OLM creates a Role from Permissions, and also a ClusterRole if the operator watches all namespaces. So both kinds of permissions are
+// limited to names wherever possible.
 type Rules struct {
 	// Permissions apply in the operator's own namespace. They are for the operator itself, because its driver may be in
 	// another namespace.

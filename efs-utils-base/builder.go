@@ -29,8 +29,8 @@ type Builder struct {
 	log     io.Writer
 }
 
-// NewBuilder returns a builder that works in a new folder. Folder is efs-utils-base of a clone. It logs each build step
-// to log.
+// NewBuilder returns a builder that works in a new folder. folder is the folder efs-utils-base of a clone of this repository. The builder
+// logs each step to log.
 func NewBuilder(folder string, log io.Writer) (*Builder, error) {
 	buildah, err := exec.LookPath("buildah")
 	if err != nil {

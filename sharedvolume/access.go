@@ -145,8 +145,8 @@ const nextAccess = "berth.dev/next-shared-volume-access"
 
 // initialAccess returns the access for a new policy: the recorded access, or else Open if the community operator has managed the cluster
 // until now, and Granted if it has not. It relies only on cluster-scoped objects, which no tenant can create. Only the
-// SecurityContextConstraints lead to Open: whoever may write them can be root on each node anyway. Who administers storage may write
-// StorageClasses, as with OpenShift's role storage-admin, or CSIDrivers, and gets no access to all data by that.
+// SecurityContextConstraints lead to Open: whoever may write them can be root on each node anyway. Those who administer storage may write
+// StorageClasses, as with OpenShift's role storage-admin, or CSIDrivers. That gives them no access to all data.
 func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, error) {
 	found, err := findCommunityObjects(ctx, live)
 	if err != nil {

@@ -54,9 +54,9 @@
 //
 // # Where to read on
 //
-// Reconcile (sharedvolume/reconcile.go) observes the state: the caches, and its record of earlier passes (record.go), which has writes
-// that the caches do not show yet, and the in-flight slot. A pure function (decide.go) returns the next decision: the status (status.go)
-// and one action, such as to create the claim or the volume (objects.go). Reconcile performs the action (write.go), adds the result to
-// the observed state, and repeats that until the decision is to wait. At log level 2 it logs each write and each change of a status; all
+// Reconcile (sharedvolume/reconcile.go) observes the state: the caches, its record of earlier passes (record.go) with writes that the
+// caches do not show yet, and the in-flight slot. A pure function (decide.go) returns the next decision: the status (status.go) and one
+// action, such as to create the claim or the volume (objects.go). Reconcile performs the action (write.go), adds the result to the
+// observed state, and repeats that until the decision is to wait. At log level 2 it logs each write and each change of a status; all
 // levels are listed above.
 package sharedvolume

@@ -27,8 +27,8 @@ type limiter struct {
 	count                         int       // of claims bound since the limit was last considered
 }
 
-// observe records that a claim is bound, latency after the binder could bind it. waiting says whether more claims of the namespace wait for
-// a slot; if not, the interval to the next bound claim means nothing.
+// observe records that a claim is bound. latency is the time since the binder could bind it. waiting says whether more claims of the
+// namespace wait for a slot; if not, the interval to the next bound claim means nothing.
 func (l *limiter) observe(now time.Time, latency time.Duration, waiting bool) {
 	l.latency = average(l.latency, latency)
 	if l.minLatency == 0 || l.latency < l.minLatency {

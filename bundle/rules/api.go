@@ -111,7 +111,7 @@ func (c *checked) objectAccepted(o registryv1.Object, rule findings.Rule) {
 // Most versions of an operator have the same ones, and no other check takes as long.
 var definitionFaults sync.Map
 
-// tolerated turns faults that OLM corrects into warnings: OLM decodes a ClusterServiceVersion into its Go type and writes it again,
+// tolerated downgrades a fault to a warning if OLM corrects it: OLM decodes a ClusterServiceVersion into its Go type and writes it again,
 // which fills in missing texts as empty ones.
 func (c *checked) tolerated(faults []apiserver.Fault) {
 	if c.csv == nil || !slices.ContainsFunc(faults, func(f apiserver.Fault) bool { return !f.Warning }) {

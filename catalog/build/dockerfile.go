@@ -30,7 +30,7 @@ type Dockerfile struct {
 	Labels        map[string]string
 }
 
-// plainName matches the names of folders that a Dockerfile can have as they are: a space ends a name, and a line's end an instruction.
+// plainName matches folder names that need no escaping in a Dockerfile: a space would end the name, and a line break the instruction.
 var plainName = regexp.MustCompile(`^[\pL\pN_][\pL\pN._-]*$`)
 
 // Write writes the Dockerfile beside the folder of a catalog, as DIR.Dockerfile, and returns its path. It fails if the file exists.

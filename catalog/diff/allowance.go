@@ -12,7 +12,7 @@ const (
 	comparedSizes = 8
 	// leastCompared is the limit for small catalogs.
 	leastCompared = 32 << 20
-	// maxText limits the bytes of what all heads ask for and remove.
+	// maxText limits the bytes of all reports about channels.
 	maxText = 32 << 20
 	// lineSize is about what a line of a report takes besides its texts.
 	lineSize = 64

@@ -45,7 +45,7 @@ type Package struct {
 	Deprecations []*Deprecation
 	// Lifecycles are the documents that say until when versions of the package are supported. A package should have at most one.
 	Lifecycles []*Other
-	// Incomplete says that a document that could not be read belongs to this package, or may: it is in the same area as this package.
+	// Incomplete says that a document that could not be read belongs to this package, or may, because it is in the same area (see area).
 	Incomplete bool
 
 	channels   map[string]*Channel

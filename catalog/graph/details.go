@@ -22,8 +22,8 @@ type version struct {
 	Version     printable `json:"version"`
 	Display     printable `json:"display,omitempty"`
 	Provider    printable `json:"provider,omitempty"`
-	Icon        int       `json:"icon"`        // among texts, as a data URL
-	Description int       `json:"description"` // among texts, in Markdown
+	Icon        int       `json:"icon"`        // index in texts, of a data URL
+	Description int       `json:"description"` // index in texts, of Markdown
 	Deprecated  printable `json:"deprecated,omitempty"`
 	Bundle      printable `json:"bundle,omitempty"` // the image
 	// Facts are single values, and Lists have several.
@@ -117,8 +117,8 @@ func (t *texts) describe(v *version, b *fbc.Bundle) error {
 	return nil
 }
 
-// Limits of the lists that all versions of a minor version share: the page has them once for each of these, which may be thousands.
-// `berth catalog lifecycle` shows all.
+// Limits of the lists that all versions of a minor version share: the page repeats the lists for each version, and there may be
+// thousands. `berth catalog lifecycle` shows all.
 const (
 	supportLimit  = 10
 	supportLength = 200

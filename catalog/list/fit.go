@@ -8,7 +8,7 @@ import (
 const (
 	// gap is the number of spaces between columns.
 	gap = 3
-	// narrow is the number of characters that a column keeps that is cut.
+	// narrow is the number of characters that a column keeps when it is cut.
 	narrow = 8
 	// longestName is the length of the longest name that Kubernetes allows. Catalogs may have longer ones.
 	longestName = 253
@@ -39,7 +39,7 @@ func fit(table [][]string, columns int) [][]string {
 	return table
 }
 
-// shrunk returns the widths of columns whose sum is as near to a width as it can be.
+// shrunk returns widths with which the table fits into the terminal, or else the smallest allowed widths.
 func shrunk(table [][]string, columns int) []int {
 	widths, least := widthsOf(table), widthsOf(table[1:])
 	for at, title := range table[0] {

@@ -155,7 +155,7 @@ func writeJSON(w io.Writer, kind string, rows []row) error {
 		return err
 	}
 	before, after, _ := strings.Cut(frame.String(), "[]")
-	buffered := bufio.NewWriter(w) // its first error is the one of Flush
+	buffered := bufio.NewWriter(w) // Flush returns its first error
 	buffered.WriteString(before + "[")
 	separator := ""
 	for _, r := range rows {

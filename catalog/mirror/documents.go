@@ -95,7 +95,7 @@ func passed(text []byte, span document.Span) ([]byte, error) {
 	return append(append(text, bytes.TrimSpace(d.Content)...), '\n'), nil
 }
 
-// edited appends a document, with a new value of a field that by returns for the old one.
+// edited appends a document, in which a field gets the value that by returns for its old value.
 func edited(text []byte, span document.Span, field string, by func(json.RawMessage) (any, error)) ([]byte, error) {
 	d, err := document.Load(span)
 	if err != nil {

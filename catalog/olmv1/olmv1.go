@@ -188,8 +188,8 @@ type Lost struct {
 	Now    string `json:"now"`
 }
 
-// LostAgainst returns the bundles of an earlier catalog for which OLM v1 does less with this one. It looks at the named packages, or at
-// all if none is named.
+// LostAgainst returns the bundles of the earlier catalog, before, for which OLM v1 does less with the catalog now. It looks at the named
+// packages, or at all if none is named.
 func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog, only ...string) (all []Lost, err error) {
 	for _, was := range before.Packages {
 		if len(only) > 0 && !slices.Contains(only, was.Name) {
@@ -204,7 +204,7 @@ func (v *Checker) LostAgainst(ctx context.Context, now, before *fbc.Catalog, onl
 	return all, nil
 }
 
-// lostIn returns the bundles of a package of an earlier catalog for which OLM v1 does less with this one.
+// lostIn returns the bundles of one package of the earlier catalog for which OLM v1 does less with the catalog now.
 func (v *Checker) lostIn(ctx context.Context, now, before *fbc.Catalog, was *fbc.Package) (all []Lost, err error) {
 	bundles := was.Bundles
 	if is := now.Find(was.Name); is != nil {

@@ -44,7 +44,7 @@ type kind struct {
 	fits []Wanted
 	// bundle is the folder of a bundle in it, or around it.
 	bundle string
-	// build is a command that makes a catalog from it, take another command that takes it, and does what that one does.
+	// build is a command that makes a catalog from it. take is another command that takes it, and does says what take does.
 	build, take, does string
 	// advice is for kinds that no command takes.
 	advice string
@@ -185,7 +185,7 @@ var (
 	catalogs  = regexp.MustCompile(`^olm\.(package|channel|bundle|deprecations)$`)
 )
 
-// kindOfFile returns what a file is, or nothing. What is no regular file is not opened: that could wait for ever.
+// kindOfFile returns what a file is, or nothing. It opens only regular files: opening others could wait forever.
 func kindOfFile(path string) kind {
 	if !isFile(path) {
 		return kind{}

@@ -196,8 +196,8 @@ type lunStressTest struct {
 // stress has more than 256 volumes, because numbers of LUNs may be wrong from there on. It also serves drivers without LUNs.
 var stress = lunStressTest{PodsTotal: 260, Timeout: "40m"}
 
-// storageClass returns the StorageClass that an administrator has to create, or nil if the operator creates one that comes from no
-// asset.
+// storageClass returns the StorageClass of the tests: the asset, with the parameters that an administrator has to set. It returns nil for
+// a class that comes from no asset, but from the driver's backend.
 func (s *subject) storageClass() (*unstructured.Unstructured, error) {
 	found := drivers.Named(s.manifests, "StorageClass", s.Certification.Class)
 	if len(found) == 0 {

@@ -1,5 +1,5 @@
-// Command clone checks that no file names a path that leaves the clone, as nothing beside it may be needed. It prints each place that
-// does, and then fails. Relative paths in tests and in links begin at their file's folder, and paths on pages at the root, too.
+// Command clone checks that no file names a path that leaves the clone, because nothing beside it may be needed. It prints each such
+// path, and then fails. Relative paths in tests and in links begin at their file's folder, and paths on pages at the root, too.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/hack/check"
 )
 
-// exempt are files that may, with the reason.
+// exempt are files that may name such paths, with the reason.
 var exempt = map[string]string{
 	"olm/prediction/openshift45_test.go":   "a subtest reads data beside the clone, and is skipped without",
 	"operator/openshift45_cluster_test.go": "a subtest reads data beside the clone, and is skipped without",

@@ -1,6 +1,6 @@
-// Command drivernames checks that no code outside of the drivers' folders names a driver: everything about a driver is in
-// its definition. Comments, examples in the help of commands, tests and generated files may name drivers. It prints each
-// place that does, and then fails.
+// Command drivernames checks that no code outside of the drivers' folders names a driver: everything about a driver is in its definition.
+// Comments, examples in the help of commands, tests and generated files may name drivers. It prints each other place that names a driver,
+// and then fails.
 package main
 
 import (

@@ -73,7 +73,7 @@ func main() {
 	}
 }
 
-// generate returns the source of a list of the drivers that have a file, sorted by the names of folders, without the folder of one name.
+// generate returns the source of a list of the drivers whose folders contain a file, sorted by folder, without the folder except.
 func generate(drivers, except string, list *template.Template, file string) ([]byte, error) {
 	definitions, err := filepath.Glob(filepath.Join(drivers, "*", file))
 	if err != nil {

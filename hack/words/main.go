@@ -35,7 +35,7 @@ func checkFiles() (found []string, err error) {
 // checked are the endings of files that people write and read.
 var checked = []string{".go", ".md", ".txtar", ".sh", ".mk", ".html", "Makefile", "gather"}
 
-// isOurs tells whether a file is written by people, and is not the list of words itself.
+// isOurs reports whether a file is written by people, and is not the list of words itself.
 func isOurs(file string) bool {
 	return slices.ContainsFunc(checked, func(ending string) bool { return strings.HasSuffix(file, ending) }) &&
 		!strings.HasPrefix(file, "hack/words/") && !strings.Contains(filepath.Base(file), "zz_generated")
@@ -138,7 +138,7 @@ func (r rule) appliesTo(file string) bool {
 	return len(r.in) == 0 || slices.ContainsFunc(r.in, func(folder string) bool { return strings.HasPrefix(file, folder+"/") })
 }
 
-// matches tells whether the phrase is among words, and not only as part of a correct phrase.
+// matches reports whether the phrase is among words, and not only as part of a correct phrase.
 func (r rule) matches(words []string) bool {
 	right := 0
 	for _, phrase := range r.but {

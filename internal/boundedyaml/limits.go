@@ -28,7 +28,7 @@ func Longest(source int) int { return min(always+factor*source, longest) }
 // Refusal says why a document is rejected although it may be well-formed: what was found, what was expected and what
 // to do.
 type Refusal struct {
-	// Line and Column are the position in the document, counted from 1. They are 0 if it is about the whole document.
+	// Line and Column are the position in the document, counted from 1. They are 0 if the refusal is about the whole document.
 	Line, Column int
 	Message      string
 }
@@ -58,7 +58,7 @@ func checkSource(source []byte) error {
 	return nil
 }
 
-// isExcessive reports whether the decoder refused to expand aliases. It counts values, not bytes.
+// isExcessive reports whether the decoder refused to expand aliases. The decoder counts values, not bytes.
 func isExcessive(err error) bool { return strings.Contains(err.Error(), "excessive aliasing") }
 
 // refuseAliases rejects a document that is too long, and names the alias that makes it so.

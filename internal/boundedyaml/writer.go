@@ -47,7 +47,7 @@ func (w *writer) value(value any, depth int) error {
 	return nil
 }
 
-// other writes numbers other than int.
+// other writes numbers other than int, and text to escape.
 func (w *writer) other(value any) error {
 	text, err := json.Marshal(value)
 	w.out = append(w.out, text...)

@@ -55,7 +55,7 @@ func (f *few[T]) rest(code, what, list string) []findings.Check {
 func ExamineNamespace(ctx context.Context, cluster Cluster, namespace string) (*Report, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	// The API server also lists what is in a namespace that does not exist: nothing. A team that may not read its namespace goes on.
+	// The API server also lists what is in a namespace that does not exist: nothing. Not being allowed to read it is no error.
 	if exists, err := cluster.read(ctx, object, "", namespace); err == nil && !exists {
 		return nil, fmt.Errorf("there is no namespace %s", namespace)
 	}
@@ -95,7 +95,7 @@ func (t *team) examineSharedVolumes(ctx context.Context, p *examinedDriver) ([]f
 	return append(bad.kept, bad.rest(sharedVolumesNotReady, "SharedVolume", escape.Command("oc -n %s get sharedvolumes", t.namespace))...), nil
 }
 
-// judgeOne judges one SharedVolume. It returns nil if it has no fault.
+// judgeOne judges one SharedVolume. It returns nil if the SharedVolume has no fault.
 func judgeOne(v sharedVolume) *findings.Check {
 	var c count
 	if err := c.add(v); err != nil {

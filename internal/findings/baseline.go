@@ -81,7 +81,7 @@ func ParseBaseline(file string, text []byte) (*Baseline, error) {
 // known holds the number of each finding in a baseline.
 type known map[identity]int
 
-// nothingError is the error for a finding of a baseline that says nothing.
+// nothingError is the error for a finding without a rule or a message.
 type nothingError struct{ number int }
 
 func (e *nothingError) Error() string {

@@ -12,8 +12,7 @@ import (
 	"github.com/berth-csi/berth/internal/openshift"
 )
 
-// Profile says for which gates bundles and catalogs are checked. With the zero value, only the rules of OLM and its API server
-// apply.
+// Profile says for which gates bundles and catalogs are checked. With the zero value, only the rules of OLM and of the API server apply.
 type Profile struct {
 	gates map[findings.Gate]bool
 	// Versions are the versions of OpenShift that have to install the checked bundles, in order.

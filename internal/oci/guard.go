@@ -189,7 +189,7 @@ func isPrivate(address netip.Addr) bool {
 
 // internal are addresses that networks use for themselves, besides those of RFC 1918 and RFC 4193.
 var internal = prefixes(
-	"100.64.0.0/10",  // of providers and clusters behind their own translation: RFC 6598
+	"100.64.0.0/10",  // of providers and clusters behind their own NAT: RFC 6598
 	"192.0.0.0/24",   // RFC 6890
 	"198.18.0.0/15",  // RFC 2544
 	"240.0.0.0/4",    // RFC 1112

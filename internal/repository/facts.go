@@ -153,7 +153,7 @@ func isCSV(name string) int {
 	return 0
 }
 
-// text returns a scalar as text, or "" for other values.
+// text returns a value as text, or "" for nil.
 func text(value any) string {
 	if value == nil {
 		return ""

@@ -80,15 +80,15 @@ var programs = []struct {
 	{regexp.MustCompile(`^core\.alternaterefscommand$`), "true"},
 }
 
-// connections matches the settings of a repository that decide how git connects, and harmless the few of them that only give its requests a
-// header or a minimum speed. Other settings can make git write a file of cookies anywhere, or send the user's passwords for a host to
-// another host: through a proxy, with a certificate authority of the author's choice or none.
+// connections matches the settings of a repository that decide how git connects, and harmless the few of them that only affect the form
+// or the minimum speed of its requests. Other settings can make git write a file of cookies anywhere, or send the user's passwords for a
+// host to another host: through a proxy, with a certificate authority of the author's choice or none.
 var (
 	connections = regexp.MustCompile(`(?s)^(http\..*|remote\..*\.proxy(authmethod)?|core\.gitproxy)$`)
 	harmless    = regexp.MustCompile(`(?s)^http\.(.*\.)?(extraheader|postbuffer|version|useragent|lowspeedlimit|lowspeedtime)$`)
 )
 
-// disarm finds the settings of the repository that name programs, and sets them to something else. The user's own settings stay.
+// disarm finds the repository's settings that are replaced, and those that prevent fetching. The user's own settings stay.
 func (c *Commit) disarm() error {
 	out, err := c.git("config", "--list", "--show-scope", "--name-only", "-z")
 	if err != nil {

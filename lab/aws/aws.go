@@ -1,6 +1,6 @@
-// Package aws is a fake AWS: EC2 and EFS in one region, STS, and the metadata of instances, at the protocols that the
-// AWS SDKs speak. Requests must be signed with credentials that the cloud knows and that have not expired. Whoever signs
-// needs permission for each action. All requests are recorded.
+// Package aws is a fake AWS: EC2 and EFS in one region, STS, and the metadata of instances, in the protocols that the AWS SDKs speak.
+// Requests must be signed with credentials that the cloud knows and that have not expired. Whoever signs needs permission for each
+// action. All requests are recorded.
 package aws
 
 import (
@@ -51,7 +51,7 @@ type Cloud struct {
 	// EC2 and EFS are the services' state.
 	EC2 *ec2.Service
 	EFS *efs.Service
-	// IAM is who may call them.
+	// IAM records who may call them.
 	IAM *iam.Directory
 
 	*gateway.Gateway

@@ -159,8 +159,7 @@ egressSelections:
         udsName: %q
 `
 
-// etcd is the store. A test can afford to lose its data when the machine fails, so by default it does not sync to
-// disk.
+// etcd returns the program etcd. A test can afford to lose its data when the machine fails, so by default it does not sync to disk.
 func (c *controlPlane) etcd() program {
 	client := c.etcdURL()
 	args := append([]string{

@@ -39,8 +39,7 @@ func (c *controlPlane) awaitHealthy(ctx context.Context, port int, path string) 
 	})
 }
 
-// awaitServiceAccount waits until the controller manager has created a namespace's default service account, which
-// pods need.
+// awaitServiceAccount waits until the controller manager has created a service account, such as the default one, which pods need.
 func awaitServiceAccount(ctx context.Context, api client.Client, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()

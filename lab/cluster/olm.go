@@ -90,8 +90,8 @@ func (k *keeper) startOLM(ctx context.Context, api client.Client) error {
 }
 
 // blockOLMPort keeps OLM's programs from listening on all interfaces. They serve metrics on port 8080 of each, which is not configurable,
-// but keep running if they cannot listen. They cannot if somebody listens on that port of any address. blockOLMPort returns nil if somebody
-// else already does.
+// but keep running if they cannot listen there. They cannot if another program listens on that port of one address. blockOLMPort returns
+// nil if another program already does.
 func blockOLMPort(address string) io.Closer {
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, "8080"))
 	if err != nil {

@@ -84,7 +84,7 @@ func (c *Cluster) order(o order) error {
 	return nil
 }
 
-// obey carries out an order. Orders are obeyed one after the other, and not when the cluster ends.
+// obey carries out an order. Orders are obeyed one after the other, and none once the cluster ends.
 func (k *keeper) obey(ctx context.Context, line string) error {
 	k.obeying.Lock()
 	defer k.obeying.Unlock()

@@ -55,9 +55,9 @@ func (p *process) end() {
 	<-p.done
 }
 
-// newProcesses returns the processes of a cluster with logs in a folder. With yields, they give way to the processes of
-// other clusters: each uses one processor, and one that wakes up lets the running one finish its time slice. Otherwise
-// many clusters spend much of their time on switching between processes.
+// newProcesses returns the processes of a cluster with logs in a folder. With yields, they give way to the processes of other clusters:
+// each process uses one processor, and a process that wakes up lets the running one finish its time slice. Otherwise many clusters spend
+// much of their time on switching between processes.
 func newProcesses(logs string, yields bool) *processes {
 	p := &processes{logs: logs, spawn: make(chan func())}
 	if yields {

@@ -153,7 +153,7 @@ func connectRealNodes(job assignment, plane *controlPlane) (_ *realNodes, err er
 	return r, nil
 }
 
-// start starts the nodes and waits until they are ready. A node that ends before calls died.
+// start starts the nodes and waits until they are ready. If a node ends before that, it calls died.
 func (r *realNodes) start(ctx context.Context, api client.Client, died func(error)) error {
 	go serveServices(r.services, api, r.network.Dial) // until stop
 	reachable := map[string]string{realnode.APIServer: r.plane.hostPort(r.plane.apiPort)}

@@ -57,7 +57,7 @@ func (s *subnet) controlPlane() string { return fmt.Sprintf("127.%d.0.1", s.numb
 // node returns the prefix of the addresses of a node's pods, such as "127.83.12". Nodes count from 0.
 func (s *subnet) node(index int) string { return fmt.Sprintf("127.%d.%d", s.number, index+1) }
 
-// reservePorts returns ports of the control plane's address, which it has until the release. Other ports could be taken by other programs
+// reservePorts reserves ports of the control plane's address until the subnet is released. Other ports could be taken by other programs
 // whose servers listen on all addresses.
 func (s *subnet) reservePorts(count int) ([]int, error) {
 	var all []int

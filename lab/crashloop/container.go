@@ -93,7 +93,7 @@ func write(path string, record Record) error {
 	return os.Rename(fresh, path)
 }
 
-// live is one life of the operator: a process that reaches the API server only through this configuration.
+// live runs one life of the operator: a process that reaches the API server only through this configuration.
 func live(ctx context.Context, cfg *rest.Config) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -119,7 +119,7 @@ func live(ctx context.Context, cfg *rest.Config) error {
 	return nil
 }
 
-// newProxy forwards requests to the API server. If there is no response, it breaks the connection.
+// newProxy returns a proxy that forwards requests to the API server. If there is no response, it breaks the connection.
 func newProxy(cfg *rest.Config) (http.Handler, error) {
 	target, err := url.Parse(cfg.Host)
 	if err != nil {
@@ -138,7 +138,7 @@ func newProxy(cfg *rest.Config) (http.Handler, error) {
 	}, nil
 }
 
-// writeKubeconfig returns a kubeconfig file for a server.
+// writeKubeconfig writes a kubeconfig file for a server, and returns its path.
 func writeKubeconfig(server string) (string, error) {
 	const name = "proxy"
 	config := clientcmdapi.NewConfig()

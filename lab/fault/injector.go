@@ -25,8 +25,8 @@ var ErrKilled = errors.New("killed by an injected fault")
 type Injector struct {
 	leftOut []Target
 	at      Point // the point of the fault; the zero Point for none
-	nth     int   // the number of the write with the fault; 0 if the point is at
-	each    bool  // new write kills the client
+	nth     int   // the number of the write with the fault; 0 if the field at says where the fault is
+	each    bool  // kills the client at each new write
 	fault   Fault
 	deliver chan struct{} // closed by Deliver
 	once    sync.Once
@@ -92,11 +92,11 @@ func InjectNth(n int, f Fault, leftOut ...Target) *Injector {
 	return i
 }
 
-// KillAtEach returns an Injector that kills a client at each of its writes: first before the write, then, when the
-// next process repeats it, after the write. It identifies a repeated write by its point without the occurrence, as a
-// new process may write other times and versions. It does not disturb a write with exactly the body of an earlier
-// one: a client may apply all its objects when it starts. Nor does it disturb further events about an object: each is
-// new, and a process that is killed at one before it has recorded that repeats it.
+// KillAtEach returns an Injector that kills a client at each of its writes: first before the write, then, when the next process repeats
+// it, after the write. It identifies a repeated write by its point without the occurrence, as a new process may write other times and
+// versions. It does not disturb a write with exactly the body of an earlier one: a client may apply all its objects when it starts. Nor
+// does it disturb further events about an object: each is new, and a process that is killed before it has recorded that it sent an event
+// sends the event again.
 func KillAtEach(leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.each = true

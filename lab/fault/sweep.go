@@ -32,8 +32,8 @@ type Tally struct {
 	Missed []Point
 }
 
-// allFaults makes sweeps try every fault at every point, which takes many minutes. Otherwise they try one fault at
-// each point, and another one at the next point.
+// allFaults makes sweeps try every fault at every point, which takes many minutes. Otherwise they try one fault at each point, which
+// depends on the point's name.
 var (
 	allFaults = flag.Bool("all-faults", false, "sweep: try every fault at every point, not one at each")
 	oneFault  = flag.Bool("one-fault", false, "sweep: try one fault at one point of each scenario, as make test does")
@@ -46,10 +46,10 @@ func All() bool { return *allFaults }
 // not always send the same requests.
 const attempts = 3
 
-// Sweep tries faults at each point of the scenarios, each in a subtest that is named after both: with the flag
-// -all-faults every fault, otherwise one, which is the same in every run. A subtest that fails logs the command that
-// runs it alone. Several workers take subtests from the scenarios in turn, so that one can start with the state that
-// another left. Sweep returns the tallies in the order of the scenarios, and prints each on standard output.
+// Sweep tries faults at each point of the scenarios, each in a subtest that is named after both: with the flag -all-faults every fault,
+// otherwise one, which is the same in every run. A subtest that fails logs the command that runs it alone. Several workers take subtests
+// from the scenarios in turn, so that a subtest of one can start with the state that a subtest of another has left. Sweep returns the
+// tallies in the order of the scenarios, and prints each on standard output.
 func Sweep(t *testing.T, workers int, scenarios ...Scenario) []Tally {
 	t.Helper()
 	tallies := make([]tally, len(scenarios))

@@ -192,7 +192,7 @@ func (c Controller) ControllerPublishVolume(_ context.Context, request *csi.Cont
 	return &csi.ControllerPublishVolumeResponse{}, answer(err)
 }
 
-// ControllerUnpublishVolume detaches a volume. One that is gone is detached.
+// ControllerUnpublishVolume detaches a volume. A volume that is gone counts as detached.
 func (c Controller) ControllerUnpublishVolume(_ context.Context, request *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if request.VolumeId == "" {
 		return nil, status.Error(codes.InvalidArgument, "the request has no volume ID")

@@ -42,7 +42,7 @@ func Unmount(target string) error {
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 			return nil // not mounted, or not there
 		}
-		if errors.Is(err, unix.EPERM) { // an ordinary user, whom the kernel tells that before it looks
+		if errors.Is(err, unix.EPERM) { // the kernel refuses an ordinary user before it checks for mounts
 			if mounted, readErr := IsMounted(target); readErr == nil && !mounted {
 				return nil
 			}

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Serve serves gRPC on a socket until ctx ends. The socket of an earlier process is replaced. Calls that fail are logged,
-// and all of them if verbose.
+// Serve serves gRPC on a socket until ctx ends. The socket of an earlier process is replaced. It logs the calls that fail, or all calls
+// if verbose.
 func Serve(ctx context.Context, socket string, verbose bool, register func(*grpc.Server)) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -24,7 +24,7 @@ func Serve(ctx context.Context, socket string, verbose bool, register func(*grpc
 	return ServeOn(ctx, listener, Logged(verbose), register)
 }
 
-// Logged logs calls that fail, and all of them if verbose.
+// Logged returns an interceptor that logs the calls that fail, or all calls if verbose.
 func Logged(verbose bool) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		response, err := handle(ctx, request)

@@ -1,7 +1,7 @@
-// Package gcp is a fake Google Cloud with one project: disks, snapshots, images and instances of Compute Engine, tags of the
-// Resource Manager, access tokens for service accounts and for tokens of an identity provider, and the metadata of
-// instances, at the protocols that Google's clients speak. Each request needs an access token of a principal that has all
-// permissions for it. All requests are recorded.
+// Package gcp is a fake Google Cloud with one project: disks, snapshots, images and instances of Compute Engine, tags of the Resource
+// Manager, access tokens for service accounts and for tokens of an identity provider, and the metadata of instances, in the protocols
+// that Google's clients speak. Each request needs an access token of a principal that has all permissions for it. All requests are
+// recorded.
 package gcp
 
 import (
@@ -43,7 +43,7 @@ type Disks interface {
 	Resize(id string, bytes int64) error
 	// Delete removes a disk, snapshot or image.
 	Delete(id string) error
-	// Attach gives an instance the device with a name.
+	// Attach gives an instance the disk as the device with this name.
 	Attach(id, instance, deviceName string) error
 	// Detach takes the device from the instance.
 	Detach(id, instance string) error
@@ -53,7 +53,7 @@ type Disks interface {
 type Call struct {
 	// Method is the API method, such as "compute.disks.insert".
 	Method string
-	// Principal is the email of the service account that called. It is empty if unknown.
+	// Principal is the email of the account that called or gets a token, or an exchanged token's subject. It is empty if unknown.
 	Principal string
 	// Path is the path of the URL.
 	Path string

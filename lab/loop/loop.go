@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach returns an open loop device that has the content of a file. The device reports name as the name of its file;
-// it may be empty, and has less than 64 bytes. Flags are the kernel's, such as unix.LO_FLAGS_AUTOCLEAR for a device
-// that detaches itself when nobody has it open.
+// Attach returns an open loop device that has the content of a file. The device reports name as the name of its file; name may be empty,
+// and has fewer than 64 bytes. Flags are the kernel's, such as unix.LO_FLAGS_AUTOCLEAR for a device that detaches itself when nobody has
+// it open.
 func Attach(content *os.File, name string, flags uint32) (*os.File, error) {
 	info := unix.LoopInfo64{Flags: flags}
 	if len(name) >= len(info.File_name) {

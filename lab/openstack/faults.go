@@ -242,7 +242,7 @@ func asFault(of Service, err error) reply {
 type versions struct {
 	major, max int
 	min        int    // without a header, too
-	header     string // with a version alone
+	header     string // whose value is only a version
 	standard   string // name of the service in OpenStack-API-Version
 }
 

@@ -132,7 +132,7 @@ type inDomain struct {
 	Domain   *struct{ ID, Name string }
 }
 
-// valid reports whether the domain is given, where a name requires it, and right.
+// valid reports whether the right domain is given, which only a name requires.
 func (d inDomain) valid() bool {
 	return d.ID != "" || d.Domain != nil && (d.Domain.ID == domainID || d.Domain.Name == domain)
 }

@@ -60,7 +60,7 @@ func Reserve(address string) (port int, reservation io.Closer, err error) {
 	}
 }
 
-// Address returns a loopback address with such a port.
+// Address returns a loopback address with a port that Free reserved for this test.
 func Address(t testing.TB) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(Free(t)))

@@ -98,7 +98,7 @@ func Env(t testing.TB, registries ...*Secure) []string {
 	return []string{"SSL_CERT_FILE=" + authority, "DOCKER_CONFIG=" + folder, "REGISTRY_AUTH_FILE=" + config}
 }
 
-// Push pushes an image as one for this machine, and returns its reference. The repository has a tag.
+// Push pushes an image as an image for this machine's architecture, and returns its reference. repository includes a tag.
 func (s *Secure) Push(t testing.TB, repository string, img v1.Image) (reference string) {
 	t.Helper()
 	config, err := img.ConfigFile()

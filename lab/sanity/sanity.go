@@ -122,7 +122,7 @@ func program(t testing.TB) string {
 	return path
 }
 
-// read returns the checks that ran by name, and how they failed.
+// read returns, by name, how each check that ran has failed; "" if it passed.
 func read(report string) (map[string]string, error) {
 	content, err := os.ReadFile(report)
 	if err != nil {

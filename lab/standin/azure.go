@@ -38,7 +38,7 @@ type azureConfig struct {
 	FederatedTokenFile string `json:"aadFederatedTokenFile"`
 }
 
-// readAzureConfig returns the configuration that the variable AZURE_CREDENTIAL_FILE names; nil without one.
+// readAzureConfig reads the file in AZURE_CREDENTIAL_FILE, or the default file. It returns nil if that fails and allowEmpty is set.
 func readAzureConfig(allowEmpty bool) (*azureConfig, error) {
 	file := cmp.Or(strings.TrimSpace(os.Getenv("AZURE_CREDENTIAL_FILE")), "/etc/kubernetes/azure.json")
 	text, err := os.ReadFile(file)
@@ -54,7 +54,7 @@ func readAzureConfig(allowEmpty bool) (*azureConfig, error) {
 		}
 		return nil, fmt.Errorf("failed to get Azure Cloud Provider, error: no cloud config provided, error: %w", err)
 	}
-	// As a webhook of Microsoft's sets them.
+	// Microsoft's webhook for workload identity sets these variables.
 	config.TenantID = cmp.Or(os.Getenv("AZURE_TENANT_ID"), config.TenantID)
 	config.ClientID = cmp.Or(os.Getenv("AZURE_CLIENT_ID"), config.ClientID)
 	if file := os.Getenv("AZURE_FEDERATED_TOKEN_FILE"); file != "" {
@@ -111,7 +111,7 @@ func azureDriver(flags *flag.FlagSet) (driver, *azureConfig, kubernetes.Interfac
 	}, config, api, err
 }
 
-// azureDisk is the Azure Disk driver.
+// azureDisk runs the Azure Disk driver.
 func azureDisk(ctx context.Context, flags *flag.FlagSet) error {
 	d, config, api, err := azureDriver(flags)
 	if err != nil {
@@ -156,7 +156,7 @@ func azureNode(ctx context.Context, api kubernetes.Interface, name, topology str
 // storageAccount is the account in Azure that the shares are in.
 const storageAccount = "fstandin"
 
-// azureFile is the Azure File driver.
+// azureFile runs the Azure File driver.
 func azureFile(ctx context.Context, flags *flag.FlagSet) error {
 	d, _, api, err := azureDriver(flags)
 	if err != nil {
@@ -185,8 +185,8 @@ func azureFile(ctx context.Context, flags *flag.FlagSet) error {
 	return d.serve(ctx)
 }
 
-// accountSecret returns the driver's Secret with the key of a volume's account: by default one in the namespace of the
-// claim.
+// accountSecret returns the namespace and name of the Secret with the key of a volume's storage account. The default namespace is the
+// claim's.
 func accountSecret(parameters map[string]string) (namespace, name string) {
 	namespace, name = cmp.Or(parameters["csi.storage.k8s.io/pvc/namespace"], metav1.NamespaceDefault), "azure-storage-account-"+storageAccount+"-secret"
 	for key, value := range parameters {

@@ -1,5 +1,5 @@
-// Command standin stands in for programs whose modules cannot be built here, at the CSI's protocol. The name it is
-// started with selects the program.
+// Command standin stands in for programs whose modules cannot be built here: it serves the CSI in their place. The name it is started
+// with selects the program.
 //
 // It takes the command line of the real program and nothing else, reads the same variables and files, refuses the same
 // mistakes in them, and serves the CSI in the same way: the same name, capabilities, modes and parameters. It makes the

@@ -1,5 +1,5 @@
-// Command user is the program in the pods of a testbed's users. Without arguments it waits for a signal. With the argument keep-writing, it
-// writes to a file until the signal: see package writer. With other arguments, which kubectl exec passes, it writes or reads a file.
+// Command user is the program in the pods of a testbed's users. Without arguments it waits for a signal. With keep-writing, it writes to
+// a file until the signal: see package writer. With others, from kubectl exec, it writes or reads a file, or prints a volume's size.
 package main
 
 import (

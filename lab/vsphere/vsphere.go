@@ -1,5 +1,5 @@
-// Package vsphere simulates a vCenter at its wire protocol, with govmomi's simulator: a datacenter, a compute cluster
-// with hosts, and users who log in. It lacks CNS, so the driver cannot create volumes.
+// Package vsphere simulates a vCenter that speaks the real protocol, with govmomi's simulator: a datacenter, a compute cluster with
+// hosts, and users who log in. It lacks CNS, so the driver cannot create volumes.
 package vsphere
 
 import (

@@ -78,7 +78,7 @@ func (m *remains) runsWith(account string) string {
 	return ""
 }
 
-// judgeAccounts returns why service accounts that an object names need the object, or why they are not only the driver's. Accounts that
+// judgeAccounts returns why service accounts that an object names need the object, or which of them is not the driver's. Accounts that
 // the present driver also has get their permissions from objects of its definition.
 func (m *remains) judgeAccounts(accounts []drivers.Account) judgement {
 	for _, a := range accounts {

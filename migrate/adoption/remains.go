@@ -142,8 +142,8 @@ func (r Request) survey(ctx context.Context, cluster migrate.Cluster, all bool) 
 	return m, m.readNamespaces(ctx, cluster, all)
 }
 
-// readBindings reads all bindings. Anybody may write RoleBindings of a megabyte: of those outside of the driver's namespace, only the roles
-// matter.
+// readBindings reads all bindings. Anybody may write RoleBindings of a megabyte: outside of the driver's namespace, it keeps only their
+// roles.
 func (m *remains) readBindings(ctx context.Context, c client.Client) error {
 	ofCluster, ofNamespaces := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
 	if err := eachPage(ctx, c, ofCluster, pageSize, func() {
@@ -376,8 +376,8 @@ func (m *remains) readUsers(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// pageSize is the number of objects in one page of a list of a kind that may have very many objects, and pageOfStrangers that of a kind whose
-// authors decide how large they are.
+// pageSize is the number of objects in one page of a list that may be very long, and pageOfStrangers in one page of objects that any user
+// may have made very large.
 const pageSize, pageOfStrangers = 500, 50
 
 // readReferences reads the references to Secrets of the driver's namespace from outside it: in volumes, snapshots, and
@@ -424,7 +424,7 @@ func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// eachPage lists objects, so many at a time, and calls a function for each page of them.
+// eachPage lists objects in pages of a given size, and calls a function for each page.
 func eachPage(ctx context.Context, c client.Client, list client.ObjectList, size int64, read func()) error {
 	for token := ""; ; {
 		err := c.List(ctx, list, client.Limit(size), client.Continue(token))

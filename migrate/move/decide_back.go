@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/olm/installplan"
 )
 
-// leaveV1 is complete when OLM v1 has no objects of the operator, and no object that must stay is gone.
+// leaveV1 is complete when OLM v1 has no objects of the operator any more. The objects that must stay are kept.
 func (s *state) leaveV1() (migrate.Decision, error) {
 	e := s.extension
 	switch {

@@ -79,7 +79,7 @@ func (p *Prediction) warnAboutRemovedAPIs(pkg *fbc.Package, checkedNext bool) {
 // maxOpenShift is the bundle property for the last minor version of OpenShift that an operator supports.
 const maxOpenShift = "olm.maxOpenShiftVersion"
 
-// checkOpenShift: OLM installs an operator that does not support the next minor version of OpenShift, and then blocks updates
+// checkOpenShift warns of an operator that does not support the next minor version of OpenShift: OLM installs it, and then blocks updates
 // of the cluster to that version.
 func (f *subject) checkOpenShift(b *fbc.Bundle) {
 	for _, p := range b.Properties {

@@ -8,7 +8,7 @@ import (
 // Edges finds the entries to which an edge leads from a version, without iterating over all of them.
 type Edges struct {
 	named  map[string][]place // the entries that replace or skip a name
-	ranged []place            // the entries with a skipRange, each with the same name and range once
+	ranged []place            // the entries with a skipRange, one for each name and range
 }
 
 // place is an entry, its place among the entries of all graphs, and a number for its name.

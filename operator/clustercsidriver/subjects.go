@@ -150,8 +150,8 @@ func (of subject) fold(applied []operatorv1.OperatorCondition, prefix string) (f
 	return folded, true
 }
 
-// awaited returns the conditions of unreported components that have no condition of their own in the status. Without
-// them, a starting operator would regard a component without a report as healthy.
+// awaited returns the conditions of components that have not reported yet, if the status shows these conditions only as part of a
+// subject. Without them, a starting operator would regard such a component as healthy.
 func (s *Subjects) awaited(pending []operatorv1.OperatorCondition) []operatorv1.OperatorCondition {
 	if s == nil {
 		return nil

@@ -62,8 +62,8 @@ func parametersOf(class *storagev1.VolumeAttributesClass) string {
 	return strings.Join(slices.Sorted(maps.Keys(class.Parameters)), "\n")
 }
 
-// trimClass returns a class with only what show reads of it, and other objects as they are. Who administers storage may write classes of up to
-// 1.5 MiB, and hundreds of them would fill the memory.
+// trimClass returns a class with only the fields that show reads, and other objects as they are. Whoever administers storage may write
+// classes of up to 1.5 MiB, and hundreds of them would fill the memory.
 func trimClass(object any) (any, error) {
 	trimmed := func(class metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion}
@@ -77,7 +77,7 @@ func trimClass(object any) (any, error) {
 			}
 		}
 		return kept, nil
-	case *storagev1.VolumeAttributesClass: // classes with the same names have the same hash
+	case *storagev1.VolumeAttributesClass: // classes with the same names of parameters have the same hash
 		hash := sha256.Sum256([]byte(parametersOf(class)))
 		return &storagev1.VolumeAttributesClass{ObjectMeta: trimmed(class.ObjectMeta), DriverName: class.DriverName, Parameters: map[string]string{hex.EncodeToString(hash[:]): ""}}, nil
 	}

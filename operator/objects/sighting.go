@@ -42,8 +42,8 @@ func (s *Sighting) Handler() cache.ResourceEventHandler {
 	}
 }
 
-// Last returns the last sighting as a record, or the ClusterCSIDriver's record if there was none. gone is false until
-// the watch has shown that the class is gone.
+// Last returns the last sighting as a record, or the ClusterCSIDriver's record if there was none. gone is true unless the watch shows the
+// class.
 func (s *Sighting) Last(recorded string) (record string, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package certification runs Kubernetes' external storage tests of each driver's manifest (package certification of
-// this module) on a testbed: the real e2e.test, the real driver and its sidecars, on real nodes, in a simulated cloud.
-// `make prove SUITE=certification-DRIVER` does that, and compares the outcomes with the record in testdata, the source
-// of the table in docs/reference/certification.md. A test that does not pass needs a reason in reasons.go.
+// Package certification runs Kubernetes' external storage tests of each driver's manifest (package deploy/certification) on a testbed:
+// the real e2e.test, the real driver and its sidecars, on real nodes, in a simulated cloud. `make prove SUITE=certification-DRIVER` does
+// that, and compares the outcomes with the record in testdata, the source of the table in docs/reference/certification.md. A test that
+// does not pass needs a reason in reasons.go.
 package certification
 
 import (
@@ -41,7 +41,7 @@ type ginkgoReport struct {
 	}
 }
 
-// prefix begins the names of the external storage tests of a driver.
+// prefix returns the beginning of the names of a driver's external storage tests.
 func prefix(csiName string) string { return "External Storage [Driver: " + csiName + "] " }
 
 // Read reads a report of ginkgo, in JSON. It returns the outcomes of the external storage tests of a driver, sorted,
@@ -75,7 +75,7 @@ func Read(from io.Reader, csiName string) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// states are the states of ginkgo.
+// states maps ginkgo's states to the states of outcomes.
 var states = map[string]string{
 	"passed": Pass, "skipped": Skip, "pending": Skip,
 	"failed": Fail, "panicked": Fail, "timedout": Fail, "aborted": Fail,

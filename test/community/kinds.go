@@ -57,7 +57,7 @@ func reason(s sharedvolume.SharedVolumeStatus) string {
 	return string(s.Phase) + ": " + s.Message
 }
 
-// Trouble returns the state of an object that does not work, "" if it works.
+// Trouble returns an error with the state of an object that does not work, or nil if the object works.
 func (k Kind) Trouble(object client.Object) error {
 	if state := k.State(object); state != k.Good {
 		return fmt.Errorf("%s %s is %q, want %s", k.Name, client.ObjectKeyFromObject(object), state, k.Good)

@@ -60,8 +60,8 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("want \"up\", \"switch\", \"adopt\", \"aws\", \"csi-migration\", \"move\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
 }
 
-// predict returns the parts that a demonstration will only report, because this machine lacks requirements of real
-// nodes, and how to see them. It returns an error if nothing would be left.
+// predict names the parts that will only be reported as running, because this machine lacks requirements of real nodes, and says how to
+// see them. It returns an error if nothing would be left.
 func predict(what string, missing error, root bool) (string, error) {
 	if missing == nil {
 		return "", nil

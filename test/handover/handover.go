@@ -63,7 +63,7 @@ type Recording struct {
 	operators  func() []watch.Event // ClusterOperators
 }
 
-// kinds returns the kinds whose objects must not be lost, by their names in names of tests.
+// kinds returns the kinds whose objects must not be lost, by the words for them in test names.
 func (f Former) kinds() map[string]kind {
 	settings := f.settings()
 	ofDriver := client.InNamespace(f.Driver.Namespace)
@@ -124,7 +124,7 @@ func Record(t testing.TB, on *cluster.Cluster, of Former, lacks ...string) *Reco
 			return err
 		}))
 	}
-	for _, name := range append(lacks, "CredentialsRequest") { // which depends on the driver
+	for _, name := range append(lacks, "CredentialsRequest") { // not all drivers have one
 		_, known := r.before[name]
 		require.Truef(t, known, "there is no kind %q", name)
 		if len(r.before[name]) == 0 {
@@ -173,7 +173,7 @@ func (r *Recording) MustHold(t *testing.T) {
 		for _, event := range r.operators() {
 			operator := event.Object.(*configv1.ClusterOperator)
 			for _, c := range operator.Status.Conditions {
-				// A driver that OLM did not run is installed, and is not available before.
+				// Drivers that OLM did not run are installed, and are not available before that.
 				if operator.Name == "storage" && c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue && strings.Contains(c.Message, r.of.Driver.ConditionPrefix+"CSIDriverOperator") {
 					t.Errorf("ClusterOperator storage was Available=%s: %s: %s", c.Status, c.Reason, c.Message)
 				}

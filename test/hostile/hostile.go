@@ -38,8 +38,8 @@ func Long() string { return long }
 // ownPackages are the packages whose types are walked with their unexported fields.
 const ownPackages = "github.com/berth-csi/berth/"
 
-// Each calls f once for each text, and for each key of texts, that a pointer leads to, with a hostile text in its place. It does not
-// descend into values that have the type of one of others, which nobody has read. It returns the number of these texts and keys.
+// Each calls f once for each text that a pointer leads to, including the keys of maps, with a hostile text in its place. It skips values
+// that have the type of one of others, for values that were not read from anywhere. It returns the number of these texts and keys.
 func Each(pointer any, text string, f func(path string), others ...any) int {
 	w := &walk{text: text, f: f, seen: map[unsafe.Pointer]bool{}}
 	for _, other := range others {
@@ -83,7 +83,7 @@ func (w *walk) value(v reflect.Value, path string, changed func()) {
 	}
 }
 
-// try has the text in the place of another.
+// try calls f while the text is in the place of another.
 func (w *walk) try(v reflect.Value, path string, changed func()) {
 	if !v.CanSet() {
 		return

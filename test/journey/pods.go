@@ -41,8 +41,7 @@ func PodReference(pod *corev1.Pod) metav1.OwnerReference {
 // DataFolder is where a pod mounts its claim.
 const DataFolder = "/data"
 
-// UserImage is the repository of the image of pods that use volumes. On real nodes, it has the program of
-// test/drivers/testbed/user.
+// UserImage is the repository of the image of pods that use volumes. On real nodes, it has the program of lab/user.
 const UserImage = "registry.example/user"
 
 // PodWithClaim returns a pod that mounts a claim.

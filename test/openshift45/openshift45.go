@@ -1,5 +1,5 @@
-// Package openshift45 recreates the operators of the EBS and Manila drivers of OpenShift 4.5, and the objects that they
-// left in clusters, from the operators' files. They are not part of this repository: without them, tests skip.
+// Package openshift45 recreates the operators of the EBS and Manila drivers of OpenShift 4.5, and the objects that they left in clusters,
+// from the operators' files. The files are not part of this repository: without them, tests skip.
 package openshift45
 
 import (

@@ -61,9 +61,9 @@ func rule(group, resources, verbs string) any {
 	return map[string]any{"apiGroups": []any{group}, "resources": list(resources), "verbs": list(verbs)}
 }
 
-// Running returns the objects of Operand so that its pods run in a cloud, with today's programs, because 4.5's are no
-// longer available. The pods are the same as in 4.5, except for arguments that today's programs refuse, and for the
-// cloud's address. Permissions permits what today's sidecars do beyond 4.5's roles.
+// Running returns the objects of Operand, changed so that its pods run in a cloud, with today's programs, because 4.5's are no longer
+// available. The pods are the same as in 4.5, except for arguments that today's programs refuse, and for the cloud's address. Permissions
+// permits what today's sidecars do beyond 4.5's roles.
 func Running(t testing.TB, d drivers.Driver, cloud Cloud) []*unstructured.Unstructured {
 	t.Helper()
 	objects := Operand(t, d)

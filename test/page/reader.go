@@ -54,8 +54,8 @@ esac
 exec %[1]s "$@"
 `
 
-// Follow follows a page below a heading, and returns the output of the commands, which must match the output on the page, if the page shows
-// any. An object also goes into a file of its name, as commands expect. Numbers choose some of the blocks, from 0.
+// Follow follows a page below a heading, and returns the output of the commands, which must match the output on the page, if the page
+// shows any. An object also goes into a file of its name, as commands expect. only chooses some of the blocks, by number from 0.
 func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed string) {
 	t.Helper()
 	commands, done := 0, 0

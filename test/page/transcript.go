@@ -17,8 +17,8 @@ func (b Block) Transcript() (steps []Step) {
 	return steps
 }
 
-// Shows reports whether a page shows a command's output. A line "…" of the page stands for any lines, and one that ends
-// with "…" for any that begin so.
+// Shows reports whether a page shows a command's output. A line "…" of the page stands for any lines, and one that ends with "…" for one
+// line that begins so.
 func Shows(shown, printed string) bool {
 	var pattern strings.Builder
 	pattern.WriteString("^")

@@ -1,5 +1,5 @@
-// Command prove runs one of the suites that take too long for "make test", and ends with a table of results. It fails if a test fails or is
-// skipped, but only names skipped tests that not every machine can run.
+// Command prove runs one of the suites that take too long for "make test", and ends with a table of results. It fails if a test fails or
+// is skipped. Of tests that not every machine can run, it only names the skipped ones.
 package main
 
 import (

@@ -1,9 +1,8 @@
-// Package restarts plays, at the API of a real cluster, the operators that restart components of an OpenShift cluster
-// when its feature gates change: the static pods' operators, and the machine-config operator with the kubelets. No
-// component is really restarted, and no kernel boots; Kubernetes 1.36 has no gates of CSI migration any more. It
-// follows the published behaviour of these operators: a new revision for each configuration, which gets to one node at
-// a time and may fail there; pools that give nodes a new configuration one at a time, after a drain by the eviction
-// API, unless they are paused or a node is degraded.
+// Package restarts plays, at the API of a real cluster, the operators that restart components of an OpenShift cluster when its feature
+// gates change: the static pods' operators, and the machine-config operator with the kubelets. No component is really restarted but by a
+// Reboot, and no kernel boots; Kubernetes 1.36 has no gates of CSI migration any more. It follows the published behaviour of these
+// operators: a new revision for each configuration, which gets to one node at a time and may fail there; pools that give nodes a new
+// configuration one at a time, after a drain by the eviction API, unless they are paused or a node is degraded.
 package restarts
 
 import (
@@ -167,7 +166,7 @@ func Play(c *cluster.Cluster) (o *Operators, stop func() error) {
 	return PlayWith(c, func(context.Context, string, bool) (bool, error) { return false, nil })
 }
 
-// PlayWith is Play with machines that reboot reboots.
+// PlayWith is Play with a function that restarts machines.
 func PlayWith(c *cluster.Cluster, reboot Reboot) (o *Operators, stop func() error) {
 	o = &Operators{client: c.Client(), reboot: reboot, failing: map[string]bool{}, degraded: map[string]bool{}, keeping: map[string]bool{}, restarted: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -286,7 +285,7 @@ func gatesOf(spec configv1.FeatureGateSpec, ofNodes bool) string {
 	return strings.Join(arguments, ",")
 }
 
-// pluginOn is the gate of a plugin that is on.
+// pluginOn matches the gate of a plugin that is on.
 var pluginOn = regexp.MustCompile(`CSIMigration[A-Za-z]+=true`)
 
 // rollStaticPods plays the operator of a component, one change at a time.

@@ -20,8 +20,8 @@ const Folder = "docs/schemas"
 // root is the project's folder, found before a test can change the working directory.
 var root, errRoot = tools.Root()
 
-// Check fails unless a document complies with the schema that it names. Programs that read documents have to bear fields that are new;
-// this wants each field in the schema.
+// Check fails unless a document complies with the schema that it names. Programs that read documents must ignore unknown fields; Check
+// refuses them.
 func Check(document []byte) error {
 	var named struct {
 		Schema string `json:"schema"`

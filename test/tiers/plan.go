@@ -76,7 +76,7 @@ type job struct {
 	weight float64
 }
 
-// batch is how many packages without a cluster are one job: go test takes a second to start.
+// batch is how many packages that take little time are one job: go test takes a second to start.
 const batch = 12
 
 // plan returns the jobs of a tier, the long ones first. While nobody changes the lab, its own tests are in the second tier as a whole.

@@ -172,7 +172,7 @@ func (r *report) took(j job, processor time.Duration) {
 	r.processor = append(r.processor, timed{name, processor.Seconds()})
 }
 
-// locked writes the lines of several jobs to one file. Each Write of go test is of whole lines.
+// locked writes the lines of several jobs to one file. It writes only whole lines at a time.
 type locked struct {
 	r    *report
 	to   io.Writer

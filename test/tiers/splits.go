@@ -9,7 +9,7 @@ type split struct {
 	first, second, third []string
 	// options are the options of the tests in the first two tiers.
 	options []string
-	// rest is about how many seconds the tests of the second tier take, as weights are for the first.
+	// rest is about how many seconds the tests of the second tier take; weights are for those of the first.
 	rest float64
 }
 

@@ -90,8 +90,8 @@ type Scraper struct {
 	Shows      string // a line that is among the metrics
 }
 
-// Await waits until the account that discovers the pods reads the expected metrics. It takes kubelet a moment to put
-// the certificate where the operator reads it.
+// Await waits until the account that discovers the pods reads the expected metrics. It takes the kubelet a moment to put the certificate
+// where the operator reads it.
 func (s Scraper) Await(t testing.TB) {
 	t.Helper()
 	cluster.Eventually(t, limit, "Prometheus to read "+s.Shows, func(ctx context.Context) error {

@@ -61,7 +61,7 @@ func (c *Content) lines(risks string, with func([]outline.Line, outline.Text, *C
 	return lines
 }
 
-// worstFirst returns the keys of permissions. Permissions that, before or after, can be used for more than it seems come first.
+// worstFirst returns the keys of permissions. Permissions that allow more than they seem to, before or after the change, come first.
 func worstFirst(permissions map[string]*Change) []string {
 	places := map[string]int{}
 	for key, c := range permissions {

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/internal/findings"
 )
 
-// DecodeStrictly is like Decode, for documents that people write. It reports every fault of the document's fields, including fields
-// that the value does not have and fields given twice. It returns true if all known fields were decoded.
+// DecodeStrictly is like Decode, for documents that people write. It reports faults of the document's fields, up to MaxFaults, including
+// fields that the value lacks and fields given twice. It returns true if all known fields were decoded.
 func (d Document) DecodeStrictly(into any) (decoded bool, found []*findings.Finding) {
 	return d.decodeStrictly(into, strict{document: d, known: true})
 }

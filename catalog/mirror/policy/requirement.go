@@ -243,7 +243,7 @@ type identity struct {
 	SignedPrefix     string `json:"signedPrefix"`
 }
 
-// match fails unless a signature that contains the name text is valid for an image.
+// match fails unless a signature is valid for the image named; text is the name of the image in the signature.
 func (i *identity) match(named reference.Named, text string) error {
 	signed, err := reference.ParseNormalizedNamed(text)
 	if err != nil {

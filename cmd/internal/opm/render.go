@@ -74,7 +74,7 @@ func newRenderCommand() *cobra.Command {
 	return cmd
 }
 
-// isEmpty reports whether a folder has no document, which is an empty catalog for opm.
+// isEmpty reports whether a folder has no document: opm takes such a folder for an empty catalog.
 func isEmpty(ref string) bool {
 	files, err := document.List(ref)
 	return err == nil && len(files) == 0

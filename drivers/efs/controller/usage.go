@@ -46,7 +46,7 @@ const accountSecret = "csi.storage.k8s.io/provisioner-secret-name"
 // maxParameter is more than the bytes of a value that fileSystemOf and groupRange accept.
 const maxParameter = 64
 
-// counted returns the parameters that fileSystemOf and groupRange read. Of a longer value it keeps only so much that they refuse it all the same.
+// counted returns the parameters that fileSystemOf and groupRange read. It cuts off longer values, which they refuse in any case.
 func counted(parameters map[string]string) map[string]string {
 	kept := map[string]string{}
 	for _, name := range []string{"provisioningMode", "fileSystemId", accountSecret, "gid", "gidRangeStart", "gidRangeEnd"} {

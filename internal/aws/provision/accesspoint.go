@@ -147,8 +147,8 @@ const (
 	everybodyMayWrite = 0o002
 )
 
-// writer says who a user of an access point is who may write in the requested one's directory as its owner may: user 0, the owner, the
-// directory's group if that may write, or anybody if all may. It returns "" for other users.
+// writer describes the user of another access point if this user may write in the requested directory as its owner may: user 0, the
+// owner, the directory's group if that may write, or anybody if all may. It returns "" for other users.
 func (want AccessPoint) writer(user *efstypes.PosixUser) string {
 	if user == nil {
 		return "any user that a client says"

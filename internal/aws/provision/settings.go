@@ -58,7 +58,7 @@ func (c creator) settingDifferences(ctx context.Context, fs efstypes.FileSystemD
 	return all, nil
 }
 
-// replicationDifferences says where a replication copies the data of a file system, or from where it overwrites them.
+// replicationDifferences says what a replication copies a file system to, or which one it overwrites the file system with.
 func replicationDifferences(fileSystem string, r efstypes.ReplicationConfigurationDescription) (all []string) {
 	if source := aws.ToString(r.SourceFileSystemId); source != fileSystem {
 		return []string{fmt.Sprintf("it is a replica of file system %s in region %s", source, aws.ToString(r.SourceFileSystemRegion))}
@@ -88,7 +88,7 @@ func (w *words) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(w))
 }
 
-// principals are the principals of a statement: "*", or names by their kind.
+// principals are the principals of a statement: "*", or names, with their kind unless that is "AWS".
 type principals []string
 
 func (p *principals) UnmarshalJSON(text []byte) error {

@@ -83,7 +83,7 @@ func edited(text []byte, edits []findings.Edit) ([]byte, error) {
 	return after.Bytes(), nil
 }
 
-// Write writes the file below dir, which its name begins with. It fails if the name leads out of the folder, or if the file is not
+// Write writes the file below dir; the file's name begins with dir. It fails if the name leads out of the folder, or if the file is not
 // regular.
 func (f File) Write(dir string) error {
 	name, err := filepath.Rel(dir, f.Name)

@@ -17,8 +17,8 @@ type Disks struct{ disks *disks.Disks }
 
 var _ ec2.Disks = (*Disks)(nil)
 
-// New returns disks without any content. root returns the root folder of the node that is an instance, as this machine
-// sees it: see cluster.NodeRoot. It needs root.
+// New returns disks without any content. root returns the root folder of the node that is an instance, as this machine sees it: see
+// cluster.NodeRoot. The process must run as root.
 func New(root func(instanceID string) (string, error)) *Disks {
 	return &Disks{disks.New(disks.Options{
 		Root: root,

@@ -93,7 +93,7 @@ type Call struct {
 	Parameters map[string]string
 	// Error is the code of the error. It is empty if the call succeeded.
 	Error string
-	// Lost tells that the request was carried out, and the caller got no response.
+	// Lost says that the request was carried out, and the caller got no response.
 	Lost bool
 }
 
@@ -121,7 +121,7 @@ type Fault struct {
 	// Kind and Error say how the request fails. With neither, it is only delayed.
 	Kind  Kind
 	Error *Error
-	// After lets the request fail only when it has been carried out.
+	// After lets the request fail only after it has been carried out.
 	After bool
 }
 

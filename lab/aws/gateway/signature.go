@@ -84,8 +84,8 @@ func (g *Gateway) authenticate(s Service, r *Request) (iam.Principal, *Error) {
 	return credentials.Principal, nil
 }
 
-// sign returns the Authorization header that the request must have. The SDK's own signer makes it, of the headers that
-// the client signed.
+// sign returns the Authorization header that the request must have. The SDK's own signer makes it, from the headers that the client
+// signed.
 func sign(r *Request, s signature, credentials iam.Credentials, date time.Time) (string, error) {
 	location := *r.HTTP.URL
 	location.Scheme, location.Host = "https", r.HTTP.Host

@@ -1,5 +1,4 @@
-// Package metadata is a fake of the service that tells an EC2 instance about itself, of its second version: each request
-// needs a token.
+// Package metadata is a fake of EC2's instance metadata service, version 2: each request needs a token.
 package metadata
 
 import (

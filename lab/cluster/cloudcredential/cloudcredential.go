@@ -169,8 +169,8 @@ func (o *operator) serve(ctx context.Context, name string) error {
 	return o.report(ctx, r.provisioned(metav1.Now()))
 }
 
-// mode returns the cluster's credentials mode. It reads it from the API server, because it must apply to a request
-// that is created after the mode was set.
+// mode reads the cluster's credentials mode from the API server, not from a cache: the mode must apply to each request that is created
+// after the mode was set.
 func (o *operator) mode(ctx context.Context) (operatorv1.CloudCredentialsMode, error) {
 	object, err := o.configs.Get(ctx, "cluster", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

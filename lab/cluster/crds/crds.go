@@ -132,7 +132,7 @@ var OLM = Set{name: "olm", sources: []source{{
 	},
 }}}
 
-// OLMv1 has the types of OLM v1, including its experimental features.
+// OLMv1 has the types of OLM v1, including its experimental types, but without the experimental fields of other types.
 var OLMv1 = Set{name: "olmv1", sources: []source{{
 	module:  "github.com/operator-framework/operator-controller",
 	version: pin(func() (tools.Pins, error) { return tools.PinsOf("lab/modules/olmv1") }, "github.com/operator-framework/operator-controller"),

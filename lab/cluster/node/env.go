@@ -149,7 +149,7 @@ func expand(s string, vars map[string]string) string {
 	}
 }
 
-// podFields are the fields of the downward API other than labels and annotations.
+// podFields are the fields of the downward API other than single labels and annotations.
 var podFields = map[string]func(*corev1.Pod) string{
 	"metadata.name":           func(p *corev1.Pod) string { return p.Name },
 	"metadata.namespace":      func(p *corev1.Pod) string { return p.Namespace },

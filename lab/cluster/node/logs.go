@@ -48,7 +48,7 @@ func (l *containerLog) tail() string {
 	return tail(l.path, l.current)
 }
 
-// The maximum of a log that kubelet shows as a termination message, in bytes.
+// tailSize is how many bytes of a log kubelet shows at most as a termination message.
 const tailSize = 2048
 
 // tail returns the end of a file after an offset.

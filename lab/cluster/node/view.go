@@ -91,8 +91,8 @@ func (c *container) runBeside(ctx context.Context, v view, command []string) err
 // root returns the folder of files that only this container sees, such as its /tmp.
 func (c *container) root() string { return filepath.Join(c.pod.dir, "containers", c.spec.Name) }
 
-// freshRoot empties the folder and creates in it each run's own folders: /run, with the pod's service account, and
-// /tmp. Kept folders of the machine that these hide are mounted above them.
+// freshRoot empties the folder root, and creates the folders in it that each run has for itself: /run, with the pod's service account,
+// and /tmp. Where they hide kept folders of the machine, it mounts the kept folders over them.
 func freshRoot(root string, kept []string) ([]mount, error) {
 	run, tmp := filepath.Join(root, "run"), filepath.Join(root, "tmp")
 	if err := errors.Join(os.RemoveAll(root), os.MkdirAll(run, 0o755), os.MkdirAll(tmp, 0o777)); err != nil {

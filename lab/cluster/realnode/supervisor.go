@@ -106,7 +106,7 @@ func (s system) startFirstProcess() (*exec.Cmd, error) {
 	cmd.Env = append(os.Environ(), firstProcessVariable+"="+string(order))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		// It sees the control groups that it starts in as the root.
+		// The process sees the control groups that it starts in as the roots of their hierarchies.
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP,
 		Pdeathsig:  syscall.SIGKILL,
 		Setsid:     true,

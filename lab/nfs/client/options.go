@@ -19,7 +19,7 @@ type Options struct {
 	Attributes uint64
 }
 
-// Defaults returns the options of a mount that names none. Such a mount is retried for two minutes, as in the foreground.
+// Defaults returns the options of a mount that names none. It is tried for two minutes, as mount.nfs tries in the foreground.
 func Defaults() Options { return Options{Port: 2049, Version: "4.2", Retry: 2 * time.Minute} }
 
 // attributes are the options that the kernel applies to a mount of any file system.

@@ -1,8 +1,8 @@
 // Command nfsclient is the programs mount.nfs, mount.nfs4 and efs-proxy, for images of drivers. The name it is started
 // with selects the program.
 //
-// Test machines have no NFS client in their kernels, and efs-proxy is written in Rust and cannot be built there. These
-// take the same command lines and fail with the same messages and exit codes, and mount as package client does.
+// Test machines have no NFS client in their kernels, and efs-proxy is written in Rust and cannot be built there. Ours take the same
+// command lines, fail with the same messages and exit codes, and mount as package client does.
 package main
 
 import (

@@ -21,13 +21,13 @@ import (
 )
 
 // Where stand-ins find the backend: its address on all nodes and in their pods, and the folder on nodes. The drivers' pods on nodes see
-// this folder, because they mount the kubelet's, which it is in.
+// this folder, because they mount the kubelet's folder, which contains it.
 const (
 	Address = "203.0.113.20:9800"
 	Folder  = "/var/lib/kubelet/stand-in"
 )
 
-// LoginKey is the key of the metadata of a call that has a Login, in JSON.
+// LoginKey is the key under which the metadata of a call has the Login, in JSON.
 const LoginKey = "login-bin"
 
 // Login holds a driver's credentials from its configuration, such as "user" and "password".
@@ -44,7 +44,7 @@ type Call struct {
 
 // Options configure a backend.
 type Options struct {
-	// Folder is where the volumes are. It must be mounted on each node, at Folder.
+	// Folder is where the volumes are. It must be mounted on each node, at the constant Folder.
 	Folder string
 	// Nodes reports whether a node with an ID exists; nil accepts all IDs.
 	Nodes func(id string) bool
@@ -93,7 +93,7 @@ func (b *Backend) Calls() []Call {
 	return slices.Clone(b.calls)
 }
 
-// intercept answers a call of a driver that may log in, and records it.
+// intercept answers a call if the driver may log in, and records every call.
 func (b *Backend) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (response any, err error) {
 	login, err := loginOf(ctx)
 	if err == nil && b.login != nil {

@@ -114,7 +114,7 @@ func (a account) delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// describe returns an access point of a file system. Only the later version notices that it is another's.
+// describe returns an access point of a file system. Only the later version notices if it belongs to another one.
 func (a account) describe(ctx context.Context, id, fileSystem string) (accessPoint, error) {
 	found, err := a.api.DescribeAccessPoints(ctx, &efs.DescribeAccessPointsInput{AccessPointId: &id})
 	if err != nil {
@@ -138,7 +138,7 @@ func (a account) list(ctx context.Context, fileSystem string) ([]accessPoint, er
 	return a.listPages(ctx, fileSystem, pageSize)
 }
 
-// listPages lists them by pages of a size.
+// listPages is like list, with pages of the given size.
 func (a account) listPages(ctx context.Context, fileSystem string, size int32) (all []accessPoint, err error) {
 	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem, MaxResults: &size}
 	for {

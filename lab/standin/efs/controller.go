@@ -30,7 +30,7 @@ func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		Rpc: &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME}}}}}, nil
 }
 
-// The names of claims and volumes among the parameters, which the provisioner adds.
+// The parameters that the provisioner adds: the names of claims and volumes.
 const (
 	claimName  = "csi.storage.k8s.io/pvc/name"
 	claimSpace = "csi.storage.k8s.io/pvc/namespace"
@@ -164,8 +164,8 @@ func (c class) directoryOf(name string, parameters map[string]string) (string, e
 	return directory, nil
 }
 
-// fits fails unless the class would have created an access point that exists already. With exact, IDs that the class names must be equal,
-// even if they are not in the range. All other IDs must be in the range.
+// fits fails unless the class could have created this existing access point. With exact, IDs that the class names must be equal, even if
+// they are not in the range. All other IDs must be in the range.
 func (c class) fits(p accessPoint, exact bool) error {
 	within := func(what string, got *int64, want int64) error {
 		switch {

@@ -10,7 +10,7 @@
 //     it to the access point's; the directory of an access point has the owner that its creation says. Unmounting never
 //     hangs, so nothing is forced.
 //   - There are no tunnels, so no state in /var/run/efs, no watchdog, and no configuration in /etc/amazon/efs.
-//     Arguments about efs-utils are checked for their form and have no effect. A mount outlives its tunnel here.
+//     Arguments about efs-utils are checked for their form and have no effect. A mount depends on no other process.
 //   - The option iam needs credentials, from the role of the instance alone. No request is signed with them.
 //   - If the name of a file system cannot be resolved, nobody asks EFS for an address, as in an image without botocore.
 //   - File systems of S3 Files are refused, and so are IDs of file systems in ConfigMaps and Secrets.
@@ -44,7 +44,7 @@ const Name = "efs.csi.aws.com"
 // Version is the behaviour of a version of the driver.
 type Version struct {
 	Number string
-	// accessPoints is how many access points the version expects of a file system. It has as many group IDs, and one more.
+	// accessPoints is how many access points the version expects of a file system. Its default range of group IDs has one more.
 	accessPoints int64
 	// lists says that it lists all access points, and not only the first accessPoints of them.
 	lists bool
@@ -148,7 +148,7 @@ func (d *driver) serve(ctx context.Context, listener net.Listener) error {
 	})
 }
 
-// logged logs a call that fails as the real driver does.
+// logged logs a failed call in the words of the real driver.
 func logged(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	response, err := handle(ctx, request)
 	if err != nil {

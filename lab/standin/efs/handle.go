@@ -22,8 +22,8 @@ type handle struct {
 
 var hexadecimal = regexp.MustCompile(`^[0-9a-f]{8,40}$`)
 
-// parseHandle parses a volume handle: "fs-0123", "fs-0123:path" or "fs-0123:path:fsap-4567", and with types also one that has the
-// type before. Empty fields count as absent.
+// parseHandle parses a volume handle: "fs-0123", "fs-0123:path" or "fs-0123:path:fsap-4567", and with types also one with the type in
+// front. Empty fields count as absent.
 func (v Version) parseHandle(id string) (handle, error) {
 	h, fields, most, form := handle{kind: typeEFS}, strings.Split(id, ":"), "three", "..."
 	if v.types {

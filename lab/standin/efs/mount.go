@@ -143,7 +143,7 @@ func separate(all []string) (client.Options, map[string]string, error) {
 
 var accessPointID = regexp.MustCompile(`^fsap-[0-9a-f]{17}$`)
 
-// checkOptions fails where mount.efs refuses options together.
+// checkOptions fails if mount.efs refuses the options or their combination.
 func checkOptions(settings map[string]string) error {
 	has := func(name string) bool {
 		_, yes := settings[name]
@@ -170,7 +170,7 @@ func checkOptions(settings map[string]string) error {
 	return nil
 }
 
-// hostOf returns the name of a file system's mount targets, or of that in a zone.
+// hostOf returns the name of a file system's mount targets, or of the one in a zone.
 func (m mounter) hostOf(ctx context.Context, fileSystem string, settings map[string]string) (string, error) {
 	region, zone := settings["region"], settings["az"]
 	if region == "" {

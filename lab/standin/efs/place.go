@@ -19,7 +19,7 @@ import (
 // place is where the driver's node is.
 type place struct{ instance, region, zone string }
 
-// findPlace asks the metadata service of the instance, and the API server for the Node if that does not answer.
+// findPlace asks the metadata service of the instance or, if that does not answer, the API server for the Node.
 func findPlace(ctx context.Context) (place, error) {
 	client, err := metadata(ctx)
 	if err != nil {

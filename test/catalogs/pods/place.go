@@ -152,7 +152,7 @@ func (p *place) now() (m memory) {
 	return m
 }
 
-// watch samples the memory until the function that it returns is called, which returns the most.
+// watch samples the memory until the returned function is called. That function returns the highest sample.
 func (p *place) watch() (stop func() memory) {
 	var most memory
 	done := make(chan struct{})

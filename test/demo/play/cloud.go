@@ -25,9 +25,9 @@ import (
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
-// buildDriver prepares running the driver: nodes with containers, and the images of the driver and its sidecars.
-// aliases maps the repositories of other operators' images to the driver's. Where that is impossible, the result of the
-// stage says why, and the driver's pods are only reported as running.
+// buildDriver prepares running the driver: nodes with containers, and the images of the driver and its sidecars. aliases maps the
+// repositories of other operators' images to the driver's. Where the driver cannot run, the result of the stage says why, and the
+// driver's pods are only reported as running.
 func (s *demo) buildDriver(ctx context.Context, aliases map[string]string) error {
 	return s.printer.Stage("driver, sidecars, nodes", func() (string, error) {
 		if err := machine.Missing(); err != nil {
@@ -65,7 +65,7 @@ var place = metadata.Place{Partition: "aws", Region: "us-east-1", ZoneID: "use1-
 var mountTargets = map[string]string{access.FileSystemID: "10.0.80.1", community.FileSystem: "10.0.80.2"}
 
 const (
-	// metadataAddress is the only one that programs on AWS's instances know without being told.
+	// metadataAddress is the only address that programs on AWS's instances know without being told.
 	metadataAddress = "169.254.169.254:80"
 	// ready is printed by a cloud when it serves its cluster.
 	ready = "ready"
@@ -78,8 +78,7 @@ func (s *demo) startCloud(ctx context.Context) (string, error) {
 	return "serves file systems and metadata to the nodes, in place of AWS", s.startCloudProcess(ctx)
 }
 
-// startCloudProcess starts a process that is the cloud of the nodes, and waits until it is ready. If it does not become
-// that, it ends.
+// startCloudProcess starts a process that is the cloud of the nodes, and waits until the process is ready or has ended.
 func (s *demo) startCloudProcess(ctx context.Context) error {
 	log, err := os.Create(s.path("cloud.log"))
 	if err != nil {
@@ -107,7 +106,7 @@ func (s *demo) startCloudProcess(ctx context.Context) error {
 	return nil
 }
 
-// runCloud is the cloud of a demonstration's cluster, until that ends.
+// runCloud runs the cloud of a demonstration's cluster until the cluster ends.
 func runCloud(ctx context.Context, s *demo) error {
 	lock, err := os.Create(s.path("cloud.lock"))
 	if err != nil {

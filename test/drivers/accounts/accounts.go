@@ -26,7 +26,7 @@ type Result struct {
 	Unused []string
 }
 
-// sidecars are the names of sidecars in the names of roles, and the user agents of their programs. The sidecars of a
+// sidecars maps the names of sidecars, as the names of roles contain them, to the user agents of their programs. The sidecars of a
 // Deployment share an account; a role for one of them is not used by the others. Other roles are for all programs.
 var sidecars = map[string]string{
 	"provisioner": "csi-provisioner",

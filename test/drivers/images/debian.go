@@ -89,7 +89,7 @@ func archiveOf(ctx context.Context, report func(tools.Progress), options []strin
 	return filepath.Join(folder, "root.tar"), nil
 }
 
-// bootstrap makes the archive, from where the machine's own packages come.
+// bootstrap makes the archive from the machine's own package sources.
 func bootstrap(ctx context.Context, mmdebstrap string, options []string, archive string) error {
 	args := append(options[:len(options):len(options)], suite, archive)
 	for _, pattern := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources"} {

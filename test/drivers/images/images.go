@@ -201,7 +201,7 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 	return append(files, standIns...), err
 }
 
-// standInFiles returns the stand-ins for programs that test machines cannot run, each at the paths that are returned for its own.
+// standInFiles returns the stand-ins for programs that test machines cannot run, each at the paths that at returns for its own.
 func (c content) standInFiles(ctx context.Context, at func(target string) []string) (files []file, err error) {
 	standIns := c.standIns()
 	for _, pkg := range slices.Sorted(maps.Keys(standIns)) {

@@ -55,7 +55,7 @@ type AWS struct {
 // account is the ID of the cluster's account.
 const account = "111122223333"
 
-// Addresses on nodes.
+// metadataAddress is where instances find the metadata service.
 const metadataAddress = "169.254.169.254:80"
 
 // EndpointPort is the port of the services on nodes.
@@ -68,8 +68,8 @@ var endpoints = map[string]struct{ ip, name string }{
 	"sts": {"10.0.64.3", "sts"},
 }
 
-// StartAWS starts a region for a driver until the test ends. Its disks are devices of the nodes. Disks, Hosts and TLS of
-// the options are set here.
+// StartAWS starts a region for a driver until the test ends. Its disks are devices of the nodes. It sets the options Account, Disks,
+// Hosts and TLS itself.
 func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
 	t.Helper()
 	options.TLS = true
@@ -210,7 +210,7 @@ func (a *AWS) prepare(c *cluster.Cluster) {
 	}
 }
 
-// DescribeNode describes one of Nodes like AWS's cloud controller once it has joined the cluster.
+// DescribeNode describes one of Nodes as AWS's cloud controller does. The node must have joined the cluster.
 func (a *AWS) DescribeNode(t testing.TB, c *cluster.Cluster, index int) {
 	t.Helper()
 	node, instance := &corev1.Node{}, a.Instances[index]

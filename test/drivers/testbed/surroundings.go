@@ -34,8 +34,8 @@ type Surroundings struct {
 	closers  []func()
 }
 
-// Surround lets a cluster find OpenShift and a cloud around it. Objects and Prepare of the cloud are for the caller. failed
-// is told of errors that occur later.
+// Surround lets a cluster find OpenShift and a cloud around it. The cloud's fields Objects and Prepare are left to the caller. failed is
+// told of errors that occur later.
 func Surround(ctx context.Context, c *cluster.Cluster, cloud Cloud, failed func(error)) (_ *Surroundings, err error) {
 	s := &Surroundings{cluster: c}
 	defer func() {

@@ -30,7 +30,7 @@ func Check(t testing.TB, what string, r migrate.Report) {
 	}
 }
 
-// CheckDecisions is Check for the status of a migration with each decision of a state, and with each error in place of one.
+// CheckDecisions is Check for the status of a migration with each decision that its state leads to, or with the error instead.
 func CheckDecisions[P migrate.Plan](t testing.TB, what string, plan P, s migrate.State) {
 	t.Helper()
 	for way, decide := range map[string]func() (migrate.Decision, error){
