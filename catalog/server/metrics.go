@@ -31,7 +31,7 @@ func newMetrics(c *current) *metrics {
 		registry: prometheus.NewRegistry(),
 		requests: grpcprometheus.NewServerMetrics(grpcprometheus.WithServerHandlingTimeHistogram()),
 		loads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_catalog_loads_total",
-			Help: "How often the catalog was loaded, by whether it has been served since or is invalid."}, []string{"outcome"}),
+			Help: "How often the catalog was loaded, by outcome: served, or invalid and not served."}, []string{"outcome"}),
 		loaded: prometheus.NewGauge(prometheus.GaugeOpts{Name: "berth_catalog_loaded_timestamp_seconds",
 			Help: "When the catalog that is served was loaded."}),
 	}

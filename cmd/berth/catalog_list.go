@@ -27,8 +27,9 @@ func newCatalogListCommand() *cobra.Command {
 and --channel may be patterns, such as 'aws-*'. Bundles are listed once for each of their channels, the latest
 first.
 
-The table is for people and may change. On a terminal, it is as wide as that: long values are cut, and columns are
-left out that are empty or have no room. Names are never cut. If the catalog has lifecycles, SUPPORT says how a version is supported today. -o wide cuts none, and has more columns. Programs should use JSON or YAML.
+The table is for people and may change. It fits the terminal: long values are cut, and columns that are empty or do
+not fit are left out. Names are never cut. If the catalog has lifecycles, SUPPORT says how a version is supported
+today. -o wide cuts no value, and has more columns. Programs should use JSON or YAML.
 
 ` + aboutSources,
 		Example: `  berth catalog list packages catalog

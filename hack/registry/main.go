@@ -45,7 +45,7 @@ import (
 {{- end}}
 )
 
-// all is by the names of drivers.
+// all maps the names of drivers to their own controllers.
 var all = map[string]func() controller.Own{
 {{- range .}}
 	"{{.}}": {{.}}.New,

@@ -75,7 +75,7 @@ import (
 	quay "github.com/berth-csi/berth/drivers/quay/controller"
 )
 
-// all is by the names of drivers.
+// all maps the names of drivers to their own controllers.
 var all = map[string]func() controller.Own{
 	"quay": quay.New,
 }

@@ -68,7 +68,7 @@ func Check(t testing.TB, o Options) {
 		case failure == "":
 			passed++
 			if expected {
-				t.Errorf("%s passes: take it from those that fail", name)
+				t.Errorf("%s passes: remove it from Fails", name)
 			}
 		case !expected:
 			t.Errorf("%s: %s", name, failure)

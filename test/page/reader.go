@@ -68,7 +68,7 @@ func (r *Reader) Follow(t testing.TB, page, below string, only ...int) (printed 
 		}
 		done++
 		if block.ofCommands() && !block.mark.names(t.Name()) {
-			t.Fatalf("%s:%d: %s runs these commands: have a line <!-- test: FOLDER %[3]s --> before them", page, block.line, t.Name())
+			t.Fatalf("%s:%d: %s runs these commands: put a line <!-- test: FOLDER %[3]s --> before them", page, block.line, t.Name())
 		}
 		printed += r.follow(t, page, block)
 	}

@@ -10,7 +10,7 @@ import (
 	vsphere "github.com/berth-csi/berth/drivers/vsphere/controller"
 )
 
-// all is by the names of drivers.
+// all maps the names of drivers to their own controllers.
 var all = map[string]func() controller.Own{
 	"cinder":  cinder.New,
 	"efs":     efs.New,

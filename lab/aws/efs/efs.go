@@ -283,7 +283,7 @@ func read(r *gateway.Request) *gateway.Error {
 		}
 		var body any
 		if err := json.Unmarshal(r.Body, &body); err != nil {
-			return gateway.Errorf("BadRequest", "The request is no JSON: %v", err)
+			return gateway.Errorf("BadRequest", "The request is not JSON: %v", err)
 		}
 		flatten("", body, r.Parameters)
 		return nil
