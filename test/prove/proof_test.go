@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -84,16 +85,35 @@ func TestRecordsAreOfClaims(t *testing.T) {
 	}
 }
 
+// TestMayRecord: what a record itself changes does not prevent the next one, and any other change does.
+func TestMayRecord(t *testing.T) {
+	root := t.TempDir()
+	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "first"}} {
+		output, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", root}, args...)...).CombinedOutput()
+		require.NoError(t, err, string(output))
+	}
+	write := func(file string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, file), []byte("x"), 0o644))
+	}
+	for _, file := range []string{recordsFolder + "/tls.json", versionsPage, recordsPage} {
+		write(file)
+	}
+	require.NoError(t, mayRecord(t.Context(), root))
+	write("other")
+	require.ErrorContains(t, mayRecord(t.Context(), root), "commit these first:\n?? other")
+}
+
 func TestPagesShowTheRecords(t *testing.T) {
 	records, err := readRecords("proofs")
 	require.NoError(t, err)
 	page.Part{
-		File:  "../../docs/start/compatibility.md",
+		File:  "../../" + versionsPage,
 		Begin: "<!-- The table is written by go test ./test/prove -run TestPagesShow -update. -->", End: "<!-- end of the table -->",
 		Update: "go test ./test/prove -run TestPagesShow -update",
 	}.Check(t, versionsTable(records), *update)
 	page.Part{
-		File:  "../../docs/reference/proofs.md",
+		File:  "../../" + recordsPage,
 		Begin: "<!-- The tables are written by go test ./test/prove -run TestPagesShow -update. -->", End: "<!-- end of the tables -->",
 		Update: "go test ./test/prove -run TestPagesShow -update",
 	}.Check(t, markdown(records), *update)

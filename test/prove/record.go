@@ -84,12 +84,18 @@ func (r record) write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, r.Claim+".json"), append(content, '\n'), 0o644)
 }
 
-// mayRecord returns why a run would be no record: nobody else could repeat it.
+// The pages whose tables show records, below the clone.
+const (
+	versionsPage = "docs/start/compatibility.md"
+	recordsPage  = "docs/reference/proofs.md"
+)
+
+// mayRecord returns why a run would be no record: nobody else could repeat it. Earlier records need not be committed.
 func mayRecord(ctx context.Context, root string) error {
 	if os.Getenv("IMAGES") != "" {
 		return errors.New("a record is of what a clone has; unset IMAGES")
 	}
-	changed, err := exec.CommandContext(ctx, "git", "-C", root, "status", "--porcelain", "--", ".", ":!"+recordsFolder, ":!docs/reference/proofs.md").Output()
+	changed, err := exec.CommandContext(ctx, "git", "-C", root, "status", "--porcelain", "--", ".", ":!"+recordsFolder, ":!"+versionsPage, ":!"+recordsPage).Output()
 	if err != nil {
 		return fmt.Errorf("a record names a commit, so it needs a Git clone: %w", err)
 	}
