@@ -122,7 +122,7 @@ func check(name string, b *registryv1.Contents, err error, o Options) ([]*findin
 		own.find(c, own.rule)
 	}
 	for _, asked := range gateChecks {
-		if o.Profile.Asks(asked.rule) {
+		if o.Profile.Enforces(asked.rule) {
 			asked.find(c, asked.rule)
 		}
 	}

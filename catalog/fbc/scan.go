@@ -129,12 +129,12 @@ func ScanMeta(content []byte) (meta declcfg.Meta, ok bool) {
 // uniqueKeys are the keys of an object. OLM's tools reject two that differ only in case.
 type uniqueKeys [][]byte
 
-// scanned is the maximum number of keys that are compared with each other. Documents with more keys count as being in an unusual form;
+// maxComparedKeys is the maximum number of keys that are compared with each other. Documents with more keys count as being in an unusual form;
 // no tool writes them.
-const scanned = 64
+const maxComparedKeys = 64
 
 func (u *uniqueKeys) add(s *rawjson.Scanner, key []byte) {
-	if len(*u) == scanned {
+	if len(*u) == maxComparedKeys {
 		s.Fail()
 		return
 	}

@@ -106,7 +106,7 @@ func CheckGates(c *fbc.Catalog, o Options) []*findings.Finding {
 	a := &gateCheck{c, o}
 	return eachPackage(c, func(p *fbc.Package) (found []*findings.Finding) {
 		for _, row := range gateTable {
-			if o.Profile.Asks(row.Rule) {
+			if o.Profile.Enforces(row.Rule) {
 				mild := row.Rule
 				mild.Severity = findings.Warning
 				row.check(a, p, reportOf(row.Rule, p.Name, fbc.Fault, &found), reportOf(mild, p.Name, fbc.Fault, &found))
@@ -298,7 +298,7 @@ var prunable = regexp.MustCompile(`dev-preview|pre-ga|candidate`)
 
 // AgainstGates checks the change from an earlier catalog against the gates of a profile, in the packages that both catalogs have.
 func AgainstGates(now, before *fbc.Catalog, profile gates.Profile) (found []*findings.Finding) {
-	if !profile.Asks(againstPruned) {
+	if !profile.Enforces(againstPruned) {
 		return nil
 	}
 	for _, p := range now.Packages {

@@ -325,6 +325,6 @@ func keptChecks() (kept *repository.Kept, closeStore func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	checks := &store.Store{What: "checks", Dir: filepath.Join(base, "berth", "checks"), Ended: ".v1.json", Limit: checksLimit, Longest: longestCheck}
+	checks := &store.Store{What: "checks", Dir: filepath.Join(base, "berth", "checks"), Suffix: ".v1.json", Limit: checksLimit, Longest: longestCheck}
 	return &repository.Kept{Program: fmt.Sprintf("%s %d %d", program, info.Size(), info.ModTime().UnixNano()), Store: checks}, checks.Close, nil
 }

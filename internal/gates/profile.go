@@ -68,17 +68,17 @@ func (p Profile) Has(gates ...findings.Gate) bool {
 	return slices.ContainsFunc(gates, func(g findings.Gate) bool { return p.gates[g] })
 }
 
-// Asks reports whether a gate of the profile refuses violations of a rule.
-func (p Profile) Asks(r findings.Rule) bool { return p.Has(r.Gates...) }
+// Enforces reports whether a gate of the profile refuses violations of a rule.
+func (p Profile) Enforces(r findings.Rule) bool { return p.Has(r.Gates...) }
 
 // Applied returns the rules that apply.
 func (p Profile) Applied(rules []findings.Rule) []findings.Rule {
-	return slices.DeleteFunc(slices.Clone(rules), func(r findings.Rule) bool { return r.ByGates && !p.Asks(r) })
+	return slices.DeleteFunc(slices.Clone(rules), func(r findings.Rule) bool { return r.ByGates && !p.Enforces(r) })
 }
 
 // Severity returns Error if a gate of the profile refuses violations of the rule, or else own.
 func (p Profile) Severity(r findings.Rule, own findings.Verdict) findings.Verdict {
-	if p.Asks(r) {
+	if p.Enforces(r) {
 		return findings.Error
 	}
 	return own

@@ -15,7 +15,7 @@ func TestParse(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, cmp.Diff([]string{"community", "openshift-4.20", "openshift-5.0"}, p.Names()))
 	for gate, want := range map[findings.Gate]bool{findings.Community: true, findings.OpenShift: true, findings.Certified: false} {
-		if p.Has(gate) != want || p.Asks(findings.Rule{Gates: []findings.Gate{findings.Konflux, gate}}) != want {
+		if p.Has(gate) != want || p.Enforces(findings.Rule{Gates: []findings.Gate{findings.Konflux, gate}}) != want {
 			t.Errorf("%s: %v", gate, !want)
 		}
 	}

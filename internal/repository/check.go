@@ -115,7 +115,7 @@ func (r *Repository) Check(ctx context.Context, s Selection, o Options) ([]*find
 
 // CheckChange checks a change as a whole, if a gate of the profile asks for that.
 func (r *Repository) CheckChange(c Change, profile gates.Profile) []*findings.Finding {
-	if !profile.Asks(changeRule) {
+	if !profile.Enforces(changeRule) {
 		return nil
 	}
 	return r.checkShape(c)
@@ -171,7 +171,7 @@ func (c *checker) operators(ctx context.Context) error {
 // checkOperator applies the rules for an operator, and the rules for some of its bundles.
 func (c *checker) checkOperator(o *operator, folders []string) (found []*findings.Finding) {
 	for _, row := range table {
-		if !c.options.Profile.Asks(row.Rule) || row.withoutCatalogs && o.inCatalogs() {
+		if !c.options.Profile.Enforces(row.Rule) || row.withoutCatalogs && o.inCatalogs() {
 			continue
 		}
 		s := &subject{c.Repository, o, row.Rule}

@@ -456,7 +456,7 @@ func TestStore(t *testing.T) {
 	require.NoError(t, err)
 	var lines [2][]string
 	for i := range lines {
-		s := &store.Store{What: "checks", Dir: cache, Ended: ".json", Limit: 1 << 20, Longest: 1 << 20}
+		s := &store.Store{What: "checks", Dir: cache, Suffix: ".json", Limit: 1 << 20, Longest: 1 << 20}
 		found, err := r.Check(t.Context(), r.All(), repository.Options{Kept: &repository.Kept{Store: s, Program: "a"}})
 		require.NoError(t, err)
 		if lines[i] = relative(found, dir); s.Close() != nil {

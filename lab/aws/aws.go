@@ -90,7 +90,7 @@ func Start(t testing.TB, options Options) *Cloud {
 		}
 		c.ca = ca
 	}
-	for name, service := range map[string]gateway.Service{"ec2": c.EC2.Gated(), "efs": c.EFS.Gated(), "sts": sts.New(c.IAM, options.SessionLifetime).Gated()} {
+	for name, service := range map[string]gateway.Service{"ec2": c.EC2.Gateway(), "efs": c.EFS.Gateway(), "sts": sts.New(c.IAM, options.SessionLifetime).Gateway()} {
 		c.urls[name] = c.serve(t, name, c.Gateway.Serve(service), options.TLS)
 	}
 	return c

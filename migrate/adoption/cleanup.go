@@ -276,7 +276,7 @@ func (m *remains) checkFormer() (checks migrate.Checks) {
 // checkNamespace reports that a namespace that an administrator has chosen stays.
 func (m *remains) checkNamespace() migrate.Checks {
 	o := m.journaled()
-	if o == nil || o.Namespace == drivers.ClusterStorageNamespace || slices.Contains(suggested(m.driver), o.Namespace) || !m.existed {
+	if o == nil || o.Namespace == drivers.ClusterStorageNamespace || slices.Contains(suggested(m.driver), o.Namespace) || !m.namespaceExists {
 		return nil
 	}
 	return migrate.Warn(ownNamespaceOnly, "delete it yourself if nothing else is in it",

@@ -26,7 +26,7 @@ func (m *remains) readNamespaces(ctx context.Context, cluster migrate.Cluster, c
 		if err != nil {
 			return err
 		}
-		m.existed = uid == o.NamespaceUID
+		m.namespaceExists = uid == o.NamespaceUID
 	}
 	for _, name := range suggested(m.driver) {
 		n := operatorNamespace{name: name}

@@ -42,10 +42,10 @@ type remains struct {
 	// customs are the custom resources that configured the operators, and definitions their APIs.
 	customs     []custom
 	definitions []definition
-	// namespaces are the namespaces of operators that the definition names. existed reports whether the namespace in the journal still
-	// exists.
-	namespaces []operatorNamespace
-	existed    bool
+	// namespaces are the namespaces of operators that the definition names. namespaceExists reports whether the
+	// namespace in the journal still exists.
+	namespaces      []operatorNamespace
+	namespaceExists bool
 
 	// The possible users of these objects: all bindings, and the pods, workloads and Secrets in the driver's namespace.
 	bindings []binding

@@ -60,7 +60,7 @@ type outcome struct{ errors, warnings map[string]int }
 
 func replayAll(t *testing.T, folder string, known map[string]string) {
 	g := &history{t: t, folder: folder}
-	kept := &repository.Kept{Program: "replay", Store: &store.Store{What: "replays", Dir: t.TempDir(), Ended: ".json", Limit: 1 << 30, Longest: 16 << 20}}
+	kept := &repository.Kept{Program: "replay", Store: &store.Store{What: "replays", Dir: t.TempDir(), Suffix: ".json", Limit: 1 << 30, Longest: 16 << 20}}
 	total := outcome{map[string]int{}, map[string]int{}}
 	tried, faulty := 0, 0
 	for _, m := range g.changes() {

@@ -149,8 +149,8 @@ func batches(packages []string) (jobs []job) {
 	return jobs
 }
 
-func (j job) isBatch() bool { return len(j.packages) > 1 }
-func (j job) isLong() bool  { return !j.isBatch() }
+func (j job) isBatch() bool         { return len(j.packages) > 1 }
+func (j job) isSinglePackage() bool { return !j.isBatch() }
 
 // planRace returns the first tier's tests of the packages that need no cluster, and the journeys.
 func planRace(packages []testedPackage) []job {

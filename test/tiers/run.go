@@ -78,7 +78,7 @@ func runAll(ctx context.Context, tier string, jobs []job, file string) (*report,
 	}
 	defer events.Close()
 	r := newReport(jobs)
-	long, short := queue(jobs, job.isLong), queue(jobs, job.isBatch)
+	long, short := queue(jobs, job.isSinglePackage), queue(jobs, job.isBatch)
 	var workers sync.WaitGroup
 	work := func(queues ...<-chan job) {
 		workers.Go(func() {

@@ -14,8 +14,8 @@ import (
 type Failure struct {
 	// Failure describes it. Its number is its position in the list, from 1.
 	Failure string
-	// Comes is the outcome: how the driver survives, or which check refuses the hand-over.
-	Comes string
+	// Outcome says how the driver survives, or which check refuses the hand-over.
+	Outcome string
 }
 
 // Failures are the known failures.
@@ -57,7 +57,7 @@ func failureTable() string {
 	var text strings.Builder
 	text.WriteString("| | what happens | what comes of it |\n| --- | --- | --- |\n")
 	for i, f := range Failures {
-		fmt.Fprintf(&text, "| %d | %s | %s |\n", i+1, f.Failure, f.Comes)
+		fmt.Fprintf(&text, "| %d | %s | %s |\n", i+1, f.Failure, f.Outcome)
 	}
 	return text.String()
 }

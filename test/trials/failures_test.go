@@ -26,7 +26,7 @@ func TestEachFailureHasTests(t *testing.T) {
 	}
 	for i, f := range Failures {
 		assert.NotEmptyf(t, tests[i+1], "F%d, %s, has no test", i+1, f.Failure)
-		if f.Failure == "" || f.Comes == "" || strings.ContainsAny(f.Failure+f.Comes, "|\n") {
+		if f.Failure == "" || f.Outcome == "" || strings.ContainsAny(f.Failure+f.Outcome, "|\n") {
 			t.Errorf("%+v: want both texts, without characters that break a table cell", f)
 		}
 		delete(tests, i+1)

@@ -80,7 +80,7 @@ func (r *Run) failures(all []Failure) []section {
 	s := section{title: "What can go wrong in a hand-over"}
 	for i, f := range all {
 		o := of[i+1]
-		s.rows = append(s.rows, row{o, fmt.Sprintf("%d passed", o.passed), "FAILED", fmt.Sprintf("F%d: %s", i+1, plain(f.Failure)), plain(f.Comes)})
+		s.rows = append(s.rows, row{o, fmt.Sprintf("%d passed", o.passed), "FAILED", fmt.Sprintf("F%d: %s", i+1, plain(f.Failure)), plain(f.Outcome)})
 	}
 	return []section{s}
 }

@@ -39,7 +39,7 @@ func Dir() (string, error) {
 // New returns the cache in a folder, which is created when there is something to keep. The limit is in bytes. A file in the cache is at
 // most as long as all files that are read from one image, plus the overhead of the archive.
 func New(dir string, limit int64) *Cache {
-	return &Cache{store.Store{What: "bundles", Dir: dir, Ended: ".v1.tar", Limit: limit, Longest: registryv1.ImageLimits.Size + 1<<20}}
+	return &Cache{store.Store{What: "bundles", Dir: dir, Suffix: ".v1.tar", Limit: limit, Longest: registryv1.ImageLimits.Size + 1<<20}}
 }
 
 // digests matches valid digests: only these can name files.

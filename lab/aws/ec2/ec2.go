@@ -95,8 +95,8 @@ func New(options Options) *Service {
 	return s
 }
 
-// Gated returns the service for the gateway.
-func (s *Service) Gated() gateway.Service {
+// Gateway returns the service for the gateway.
+func (s *Service) Gateway() gateway.Service {
 	return gateway.Service{
 		Name: "ec2",
 		Read: gateway.ReadForm,

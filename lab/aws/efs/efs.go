@@ -188,8 +188,8 @@ func (s *Service) AccessPoints() []AccessPoint {
 	return all
 }
 
-// Gated returns the service for the gateway.
-func (s *Service) Gated() gateway.Service {
+// Gateway returns the service for the gateway.
+func (s *Service) Gateway() gateway.Service {
 	return gateway.Service{
 		Name: name,
 		Read: read,

@@ -43,8 +43,8 @@ func New(directory *iam.Directory, lifetime time.Duration) *Service {
 	return &Service{directory: directory, lifetime: lifetime}
 }
 
-// Gated returns the service for the gateway.
-func (s *Service) Gated() gateway.Service {
+// Gateway returns the service for the gateway.
+func (s *Service) Gateway() gateway.Service {
 	return gateway.Service{
 		Name:     "sts",
 		Read:     read,

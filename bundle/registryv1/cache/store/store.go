@@ -29,8 +29,8 @@ type Store struct {
 	What string
 	// Dir is the folder. The first Keep creates it.
 	Dir string
-	// Ended is the suffix of all files. It names the version of the format, so that several versions can share a folder.
-	Ended string
+	// Suffix is the suffix of all files. It names the version of the format, so that several versions can share a folder.
+	Suffix string
 	// Limit is the size in bytes to which Close shrinks the folder, and Longest the maximum size of the content of one file.
 	Limit, Longest int64
 
@@ -64,7 +64,7 @@ func (s *Store) Load(name string) (content []byte, kept bool) {
 		s.note(err)
 		return nil, false
 	}
-	content, err = s.read(root, name+s.Ended)
+	content, err = s.read(root, name+s.Suffix)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			s.Drop(name)
@@ -72,14 +72,14 @@ func (s *Store) Load(name string) (content []byte, kept bool) {
 		return nil, false
 	}
 	now := time.Now()
-	_ = root.Chtimes(name+s.Ended, now, now) // without it, the file is only deleted earlier
+	_ = root.Chtimes(name+s.Suffix, now, now) // without it, the file is only deleted earlier
 	return content, true
 }
 
 // Drop deletes the content with a name.
 func (s *Store) Drop(name string) {
 	if root, err := s.open(); err == nil {
-		s.note(root.Remove(name + s.Ended))
+		s.note(root.Remove(name + s.Suffix))
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *Store) Keep(name string, content []byte) {
 		return
 	}
 	if int64(len(content)) <= s.Longest {
-		s.note(write(root, name+s.Ended, append([]byte(sumOf(content)), content...)))
+		s.note(write(root, name+s.Suffix, append([]byte(sumOf(content)), content...)))
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *Store) shrink() error {
 			if time.Since(info.ModTime()) > abandoned {
 				s.note(s.root.Remove(info.Name()))
 			}
-		case strings.HasSuffix(info.Name(), s.Ended):
+		case strings.HasSuffix(info.Name(), s.Suffix):
 			kept, size = append(kept, info), size+info.Size()
 		}
 	}
