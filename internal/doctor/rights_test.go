@@ -90,11 +90,12 @@ func ofATeam() map[string]string {
 	return map[string]string{
 		servedSharedVolumes: listOf(`{"metadata":{"namespace":"shop","name":"logs"},"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False","reason":"NotGranted","message":"ask"}]}}`,
 			`{"metadata":{"namespace":"shop","name":"old"},"status":{"phase":"Ready","conditions":[{"type":"FileSystemAvailable","status":"False","reason":"NotFound","message":"gone"}]}}`),
-		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"pvc-logs"},"status":{"phase":"Pending"}}`),
+		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"pvc-logs"},"status":{"phase":"Pending"}}`,
+			`{"metadata":{"name":"pvc-old","deletionTimestamp":"2026-11-30T18:00:28Z","finalizers":["example.com/backup"]},"status":{"phase":"Bound"}}`),
 		"/api/v1/namespaces/shop/pods": listOf(
 			`{"metadata":{"name":"web"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending",
 				"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"no node"}]}}`,
-			`{"metadata":{"name":"job"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending",
+			`{"metadata":{"name":"job"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-old"}}]},"status":{"phase":"Pending",
 				"containerStatuses":[{"name":"c","state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off"}},"lastState":{"terminated":{"exitCode":1,"message":"ended"}}}]}}`),
 		"/api/v1/namespaces/shop/events": listOf(`{"metadata":{"name":"e"},"type":"Warning","reason":"FailedMount","message":"Failed to resolve","involvedObject":{"kind":"Pod","name":"web"}}`,
 			`{"metadata":{"name":"f"},"type":"Warning","reason":"ProvisioningFailed","message":"no GID","involvedObject":{"kind":"PersistentVolumeClaim","name":"pvc-logs"}}`),
@@ -220,11 +221,23 @@ func TestTeam(t *testing.T) {
 		`{"metadata":{"namespace":"shop","name":"seen","deletionTimestamp":"2026-11-30T18:00:28Z"},"status":{"phase":"Deleting","conditions":[{"type":"Ready","status":"False","reason":"ClaimInUse","message":"pod web uses it"}]}}`),
 		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(), "/api/v1/namespaces/shop/pods": listOf()}
 	whole := map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`), "/api/v1/namespaces/shop/pods": listOf()}
+	deleted := map[string]string{servedSharedVolumes: listOf(),
+		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"data","deletionTimestamp":"2026-11-30T18:00:28Z","finalizers":["kubernetes.io/pvc-protection","example.com/backup"]},"status":{"phase":"Bound"}}`,
+			`{"metadata":{"name":"old","deletionTimestamp":"2026-11-30T18:00:28Z","finalizers":["example.com/backup"]},"status":{"phase":"Pending"}}`, `{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`),
+		"/api/v1/namespaces/shop/pods": listOf(`{"metadata":{"name":"web"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},{"name":"w","persistentVolumeClaim":{"claimName":"fine"}}]},"status":{"phase":"Running"}}`,
+			`{"metadata":{"name":"ended"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]},"status":{"phase":"Succeeded"}}`)}
+	hidden := map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": deleted["/api/v1/namespaces/shop/persistentvolumeclaims"]}
 	for _, test := range []struct {
 		name  string
 		shows map[string]string
 		want  []string
 	}{
+		{"claims that are being deleted", deleted, []string{"ok ",
+			"warning claim data is being deleted: pods that use it: web; finalizers: kubernetes.io/pvc-protection, example.com/backup",
+			"warning claim old is being deleted: finalizers: example.com/backup", "ok "}},
+		{"claims that are being deleted, and pods that the user may not read", hidden, []string{"ok ",
+			"warning claim data is being deleted: finalizers: kubernetes.io/pvc-protection, example.com/backup",
+			"warning claim old is being deleted: finalizers: example.com/backup", "not-examined ", "not-examined "}},
 		{"broken", broken, []string{
 			"fault SharedVolume logs is not Ready, with reason NotGranted: ask",
 			"warning claim pvc-logs is not bound: ProvisioningFailed: no GID",
