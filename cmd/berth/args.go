@@ -45,14 +45,20 @@ func takesCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
+	var names, paths []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
+		if slices.Contains(sub.SuggestFor, args[0]) {
+			paths = append(paths, sub.CommandPath())
+		}
+	}
+	if len(paths) == 0 {
+		paths = commandsNamed(cmd.Root(), args[0])
 	}
 	hint := nearest.Hint(args[0], names)
-	if paths := commandsNamed(cmd.Root(), args[0]); hint == "" && len(paths) > 0 {
+	if hint == "" && len(paths) > 0 {
 		hint = "; did you mean " + strings.Join(paths, " or ") + "?"
 	}
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
