@@ -18,7 +18,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -75,6 +77,35 @@ func TestFewRights(t *testing.T) {
 	require.NoError(t, err)
 	if text := report.Text(func(_ findings.Verdict, mark string) string { return mark }); report.Faults() || len(report.Drivers) != 2 {
 		t.Errorf("of drivers that are named: %s", text)
+	}
+}
+
+// TestNoOLM: a cluster without OLM gets a warning, unless the cluster storage operator runs the operators of all its drivers.
+func TestNoOLM(t *testing.T) {
+	efs, err := registry.Get("efs")
+	require.NoError(t, err)
+	disk, err := registry.Get("azuredisk")
+	require.NoError(t, err)
+	cluster := serving(t, nil)
+	cluster.Client = interceptor.NewClient(cluster.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+			if binding, is := object.(*unstructured.Unstructured); is && key.Name == disk.SuccessorBinding() {
+				binding.Object["subjects"] = []any{map[string]any{"kind": "ServiceAccount", "namespace": drivers.ClusterStorageNamespace, "name": disk.Operator.Name}}
+				return nil
+			}
+			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return &meta.NoKindMatchError{}
+		},
+	})
+	for _, test := range []struct {
+		drivers []drivers.Driver
+		warns   bool
+	}{{nil, true}, {[]drivers.Driver{disk}, false}, {[]drivers.Driver{disk, efs}, true}} {
+		report, err := Examine(t.Context(), cluster, nil, test.drivers)
+		require.NoError(t, err)
+		assert.Equal(t, test.warns, strings.Contains(report.Text(findings.Plain), "does not serve the API of the Operator Lifecycle Manager"), report.Text(findings.Plain))
 	}
 }
 
