@@ -129,6 +129,11 @@ func wantedValue(flag *pflag.Flag) string {
 // elsewhere are flags of other tools, and what they are called here.
 var elsewhere = map[string]string{"--format": "--output", "--port": "--address", "--only": "--package"}
 
+// needless are flags that a command does without, and what to do instead.
+var needless = map[string]string{
+	"berth bundle bump --version": "; the next z-version follows from DIR, and `berth bundle generate` takes any version of a driver of this project",
+}
+
 // otherFlag returns a hint at the flag that may be meant by an unknown one.
 func otherFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	known := flagsOf(cmd)
@@ -136,6 +141,9 @@ func otherFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 		return nearest.Hint("--"+unknown.GetSpecifiedName(), known)
 	}
 	given := "--" + unknown.GetSpecifiedName()
+	if hint := needless[cmd.CommandPath()+" "+given]; hint != "" {
+		return hint
+	}
 	if called := elsewhere[given]; slices.Contains(known, called) {
 		return "; did you mean " + called + "?"
 	}
