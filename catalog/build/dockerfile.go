@@ -31,18 +31,23 @@ type Dockerfile struct {
 }
 
 // plainName matches folder names that need no escaping in a Dockerfile: a space would end the name, and a line break the instruction.
-var plainName = regexp.MustCompile(`^[\pL\pN_][\pL\pN._-]*$`)
+var plainName = regexp.MustCompile(`^[\pL\pM\pN._+~@,=][\pL\pM\pN._+~@,=-]*$`)
 
 // Write writes the Dockerfile beside the folder of a catalog, as DIR.Dockerfile, and returns its path. It fails if the file exists.
 func (d Dockerfile) Write(dir string) (name string, err error) {
 	dir = filepath.Clean(dir)
+	if base := filepath.Base(dir); base == "." || base == ".." {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return "", err
+		}
+	}
 	if info, err := os.Stat(dir); err != nil {
 		return "", err
 	} else if !info.IsDir() {
 		return "", fmt.Errorf("%s is a file; expected the folder of a catalog", dir)
 	}
 	if !plainName.MatchString(filepath.Base(dir)) {
-		return "", fmt.Errorf("the folder's name is %q; expected letters, digits and ._- alone, not with . or - first: others mean something else in a Dockerfile", filepath.Base(dir))
+		return "", fmt.Errorf("the folder's name is %q; expected letters, digits and ._+~@,=- alone, not with - first: others mean something else in a Dockerfile", filepath.Base(dir))
 	}
 	name = dir + ".Dockerfile"
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)

@@ -45,14 +45,20 @@ func takesCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	var names []string
+	var names, paths []string
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
+		if slices.Contains(sub.SuggestFor, args[0]) {
+			paths = append(paths, sub.CommandPath())
+		}
+	}
+	if len(paths) == 0 {
+		paths = commandsNamed(cmd.Root(), args[0])
 	}
 	hint := nearest.Hint(args[0], names)
-	if paths := commandsNamed(cmd.Root(), args[0]); hint == "" && len(paths) > 0 {
+	if hint == "" && len(paths) > 0 {
 		hint = "; did you mean " + strings.Join(paths, " or ") + "?"
 	}
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
@@ -123,6 +129,11 @@ func wantedValue(flag *pflag.Flag) string {
 // elsewhere are flags of other tools, and what they are called here.
 var elsewhere = map[string]string{"--format": "--output", "--port": "--address", "--only": "--package"}
 
+// needless are flags that a command does without, and what to do instead.
+var needless = map[string]string{
+	"berth bundle bump --version": "; the next z-version follows from DIR, and `berth bundle generate` takes any version of a driver of this project",
+}
+
 // otherFlag returns a hint at the flag that may be meant by an unknown one.
 func otherFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	known := flagsOf(cmd)
@@ -130,6 +141,9 @@ func otherFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 		return nearest.Hint("--"+unknown.GetSpecifiedName(), known)
 	}
 	given := "--" + unknown.GetSpecifiedName()
+	if hint := needless[cmd.CommandPath()+" "+given]; hint != "" {
+		return hint
+	}
 	if called := elsewhere[given]; slices.Contains(known, called) {
 		return "; did you mean " + called + "?"
 	}

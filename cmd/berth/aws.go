@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -86,7 +87,7 @@ The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 				return err
 			}
 			request.Name, request.AccessPoints, request.TrustedPoints = name, parsed, trusted
-			clients, err := awsclient.New(cmd.Context(), region)
+			clients, err := awsclient.New(cmd.Context(), region, unanswered(cmd))
 			if err != nil {
 				return err
 			}
@@ -208,7 +209,7 @@ To delete, it needs these:` + listed(removal.Permissions),
 			if err != nil {
 				return err
 			}
-			clients, err := awsclient.New(cmd.Context(), region)
+			clients, err := awsclient.New(cmd.Context(), region, unanswered(cmd))
 			if err != nil {
 				return err
 			}
@@ -302,10 +303,22 @@ func listInventory(cmd *cobra.Command, inventory *removal.Inventory) {
 	fmt.Fprintf(w, "%d to delete, %d to keep. To keep all costs about $%.2f a month.\n", len(inventory.Delete), len(inventory.Keep), removal.Cost(inventory.Delete))
 }
 
-// stopped explains the error of an interrupted or timed-out command.
+// unanswered returns a function that says why a request did not reach AWS. Without that, all attempts would be made in silence.
+func unanswered(cmd *cobra.Command) func(*smithyhttp.RequestSendError) {
+	return func(err *smithyhttp.RequestSendError) {
+		if isTerminal(cmd.ErrOrStderr()) {
+			cmd.PrintErr("\r\x1b[K") // the progress is in this line
+		}
+		cmd.PrintErrf("AWS does not answer: %s; trying up to %d times\n", escape.Line(err.Err.Error()), awsclient.Attempts)
+	}
+}
+
+// stopped explains the error of a command that was interrupted, timed out, or did not reach AWS.
 func stopped(ctx context.Context, err error) error {
 	const next = "run the same command to continue"
 	switch {
+	case err != nil && ctx.Err() == nil && as[*smithyhttp.RequestSendError](err):
+		return fmt.Errorf("%w; check the network, such as a VPN or HTTPS_PROXY, and AWS_ENDPOINT_URL", err)
 	case err == nil || ctx.Err() == nil:
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

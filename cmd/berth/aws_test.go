@@ -14,6 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -154,3 +155,27 @@ func TestAWSWithoutCredentials(t *testing.T) {
 		t.Errorf("it printed %q", got)
 	}
 }
+
+// TestAWSUnanswered: while the SDK tries an endpoint again that does not answer, the command says so, and its error says what to check.
+func TestAWSUnanswered(t *testing.T) {
+	dead := httptest.NewServer(nil)
+	dead.Close()
+	for name, value := range map[string]string{"HOME": t.TempDir(), "AWS_ENDPOINT_URL": dead.URL, "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"} {
+		t.Setenv(name, value)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said := &bytes.Buffer{}
+	cmd := newCommand()
+	cmd.SetArgs([]string{"aws", "destroy", "--infra-id", "prod-x7k2p", "--region", "us-east-1"})
+	cmd.SetErr(writerFunc(func(text []byte) (int, error) { cancel(); return said.Write(text) }))
+	require.ErrorIs(t, cmd.ExecuteContext(ctx), errInterrupted)
+	assert.Regexp(t, `^AWS does not answer: .*"`+dead.URL+`/.*: connection refused; trying up to 10 times\n$`, said.String())
+
+	err := stopped(t.Context(), &smithyhttp.RequestSendError{Err: errors.New("refused")})
+	assert.ErrorContains(t, err, "refused; check the network, such as a VPN or HTTPS_PROXY, and AWS_ENDPOINT_URL")
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (w writerFunc) Write(text []byte) (int, error) { return w(text) }

@@ -61,7 +61,7 @@ func (c *bundleContent) options() (bundle.Options, error) {
 	if c.file != "" {
 		data, err := boundedyaml.ReadFile(c.file)
 		if err != nil {
-			return opts, fmt.Errorf("--images: %w", err)
+			return opts, fmt.Errorf("--images: %w; want a file with lines NAME: PULLSPEC", err)
 		}
 		if err := boundedyaml.UnmarshalStrict(data, &opts.Images); err != nil {
 			return opts, fmt.Errorf("--images: %s: want lines NAME: PULLSPEC: %w", c.file, err)

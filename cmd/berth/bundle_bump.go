@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -73,6 +74,9 @@ asked for one of them, nothing is written.`,
 
 func bumpBundle(cmd *cobra.Command, dir, output string, digests bool, opts bundle.Options) error {
 	earlier, err := registryv1.Load(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; expected the folder of the earlier bundle, with manifests/ and metadata/", err)
+	}
 	if err != nil {
 		return cmp.Or(source.Mistaken(dir, source.WantBundle), err)
 	}

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/addition"
 	"github.com/berth-csi/berth/internal/findings/escape"
 )
@@ -42,7 +46,12 @@ the CSV's own replaces, skips and skipRange are not taken over.`,
 			for _, what := range added {
 				cmd.PrintErrf("%s: added %s\n", request.File, escape.Line(what))
 			}
-			return err
+			found, others := registryv1.Faults(err)
+			if len(found) == 0 {
+				return err
+			}
+			printFindings(cmd, found)
+			return errors.Join(append(others, fmt.Errorf("nothing is added: %s", count(len(found), "error")))...)
 		},
 	}
 	flags := cmd.Flags()

@@ -33,6 +33,7 @@ type catalogValidate struct {
 	rules      bool
 	output     string
 	v1         v1Check
+	packages   []string // of all catalogs
 }
 
 func newCatalogValidateCommand() *cobra.Command {
@@ -170,6 +171,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 	sayLinks(cmd, append(slices.Clone(catalogs), o.against)...)
 	whole := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(catalogs, " ")}
 	var checked []checkedCatalog
+	var all []*findings.Finding
 	for _, catalog := range catalogs {
 		if err := o.fix.checkFolder(catalog); err != nil {
 			return err
@@ -178,10 +180,12 @@ func (o *catalogValidate) run(cmd *cobra.Command, catalogs []string) error {
 		if err != nil {
 			return err
 		}
+		all = append(all, report.Findings...)
 		report = choice.Of(report)
 		whole.Rules, whole.Findings = report.Rules, append(whole.Findings, report.Findings...)
 		checked = append(checked, checkedCatalog{catalog, contents, report.Findings})
 	}
+	warnUnused(cmd, choice, o.packages, all)
 	gone := 0
 	if baseline != nil {
 		whole, gone = baseline.Of(whole)
@@ -268,6 +272,9 @@ func (o *catalogValidate) check(cmd *cobra.Command, text string, profile gates.P
 	rules.Raise(found, profile)
 	found = append(found, rules.CheckGates(c, rules.Options{Profile: profile})...)
 	c.Dir = text
+	for _, p := range c.Packages {
+		o.packages = append(o.packages, p.Name)
+	}
 	report = findings.Report{Tool: cmd.CommandPath(), Subject: text, Rules: profile.Applied(slices.Concat(rules.Rules, rules.GateRules)), Findings: found}
 	v1, done, err := o.v1.checker(cmd)
 	if err != nil {

@@ -284,7 +284,8 @@ func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report,
 	selection = selection.Only(p.settings.Packages)
 	operators, bundles, packages := selection.Count()
 	summary = fmt.Sprintf("%s, %s, %s", count(operators, "operator"), count(bundles, "bundle"), count(packages, "package")+" in catalogs")
-	defer startProgress(cmd.ErrOrStderr(), "checking "+summary)()
+	stop := startProgress(cmd.ErrOrStderr(), "checking "+summary)
+	defer stop()
 	kept, closeStore, err := keptChecks()
 	if err != nil {
 		return report, "", "", err
@@ -301,6 +302,13 @@ func (o *check) report(cmd *cobra.Command, p checkPlan) (report findings.Report,
 	}
 	report.Findings = append(found, shape...)
 	findings.Sort(report.Findings)
+	stop()
+	all := p.repository.All()
+	known := slices.Collect(maps.Keys(all.Bundles))
+	for _, of := range all.Packages {
+		known = append(known, of.Name)
+	}
+	warnUnused(cmd, p.choice, known, report.Findings)
 	return p.choice.Of(report), changed, summary, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/internal/findings"
+	"github.com/berth-csi/berth/internal/findings/escape"
 )
 
 // choiceFlags are the flags that say which findings of a command to report.
@@ -35,6 +36,18 @@ func (c *choiceFlags) read(cmd *cobra.Command, rules []findings.Rule) (findings.
 	}
 	baseline, err := findings.ReadBaseline(c.baseline)
 	return choice, baseline, err
+}
+
+// warnUnused warns of packages to ignore that are neither among those that were checked, nor in a finding.
+func warnUnused(cmd *cobra.Command, choice findings.Choice, packages []string, found []*findings.Finding) {
+	for _, f := range found {
+		if f.Package != "" {
+			packages = append(packages, f.Package)
+		}
+	}
+	for _, said := range choice.Unused(packages) {
+		cmd.PrintErrf("warning: %s\n", escape.Line(said))
+	}
 }
 
 // printGone prints the number of findings in the baseline that are gone.

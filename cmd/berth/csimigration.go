@@ -170,8 +170,9 @@ func newCSIMigrationSwitchCommand(direction csimigration.Direction) *cobra.Comma
 		word, order = "off", "first on the nodes, which are drained one by one, and then in the control plane"
 	}
 	cmd := &cobra.Command{
-		Use:   fmt.Sprintf("%s [DRIVER...]", direction),
-		Short: fmt.Sprintf("Switch CSI migration %s", word),
+		Use:        fmt.Sprintf("%s [DRIVER...]", direction),
+		SuggestFor: []string{"rollback"}, // each undoes the other
+		Short:      fmt.Sprintf("Switch CSI migration %s", word),
 		Long: fmt.Sprintf(`Switch CSI migration %s: %s.
 Nothing is changed if the plan is not safe. A journal in the cluster holds the plan; after an interruption, the same
 command continues, or "resume". If the other direction is in progress, this command undoes it. When nothing is left

@@ -18,6 +18,7 @@ func TestMistypedCommandLines(t *testing.T) {
 		"plan catalog tide":                                 `unknown command "plan" for "berth"; did you mean berth adopt plan or berth catalog plan or `,
 		"validate catalog":                                  `unknown command "validate" for "berth"; did you mean berth bundle validate or berth catalog validate?`,
 		"catalog bump bundle":                               `unknown command "bump" for "berth catalog"; did you mean berth bundle bump?`,
+		"csi-migration rollback":                            `unknown command "rollback" for "berth csi-migration"; did you mean berth csi-migration disable or berth csi-migration enable?`,
 		"catalog list catalog":                              `there is no list of "catalog", want one of bundles, channels, packages, and then CATALOG`,
 		"catalog list packages catalog --format json":       "unknown flag: --format; did you mean --output?",
 		"catalog list packages catalog -c stable":           "unknown shorthand flag: 'c' in -c; did you mean --channel?",

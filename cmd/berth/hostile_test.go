@@ -75,7 +75,7 @@ func TestHostileYAML(t *testing.T) {
 		"validate a bundle's object":            {"catalog validate object", "object/catalog.yaml:21:3: error: property of type olm.bundle.object: "},
 		"build from a template":                 {"catalog build template.yaml --output-dir out", "template.yaml:23:3: error: alias *rum"},
 		"build from a template of opm":          {"catalog build opm.yaml --output-dir out", "opm.yaml:23:3: error: alias *rum"},
-		"add to a template":                     {"catalog add opm.yaml manifests", "opm.yaml:23:3: alias *rum"},
+		"add to a template":                     {"catalog add opm.yaml manifests", "opm.yaml:23:3: error: alias *rum"},
 		"convert to a template":                 {"catalog convert-template basic catalog", "catalog/catalog.yaml:42:3: alias *rum"},
 		"build from a bundle's manifest":        {"catalog build manifests --output-dir out", "manifests/manifests/thing.yaml:22:3: error: alias *rum"},
 		"build from a bundle's metadata":        {"catalog build metadata --output-dir out", "metadata/metadata/dependencies.yaml:22:3: error: alias *rum"},

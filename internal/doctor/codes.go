@@ -73,6 +73,7 @@ const (
 	sharedVolumesFine         = "sharedvolumes"               // all SharedVolumes are Ready
 	claimsFine                = "claims"                      // all claims of a namespace are bound
 	claimNotBound             = "claim-not-bound"             // a claim is not bound
+	claimDeleted              = "claim-deleted"               // a claim is being deleted
 	podsStarted               = "pods"                        // no pod of a namespace that uses claims waits to start
 	podWaits                  = "pod-waits"                   // a pod that uses claims waits to start
 	sharedVolumesNotReady     = "sharedvolume-not-ready"      // SharedVolumes are not Ready

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -132,6 +133,7 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 		chosen = candidates
 	}
 	var unread error // why the other drivers could not be looked for
+	needsOLM := false
 	for _, d := range chosen {
 		f, err := find(ctx, cluster, d)
 		if err != nil {
@@ -146,6 +148,10 @@ func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.D
 			return nil, err
 		}
 		report.Drivers = append(report.Drivers, DriverReport{Driver: d.CSIName, Sections: sections})
+		needsOLM = needsOLM || f.decision.Owner == nil
+	}
+	if len(report.Drivers) > 0 && !needsOLM { // the cluster storage operator runs the operators of all
+		report.Cluster = slices.DeleteFunc(report.Cluster, func(s Section) bool { return s.Results[0].Code == olmMissing })
 	}
 	if unread != nil {
 		result, _ := notExamined(unread) // find returns all other errors

@@ -18,7 +18,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -78,6 +80,35 @@ func TestFewRights(t *testing.T) {
 	}
 }
 
+// TestNoOLM: a cluster without OLM gets a warning, unless the cluster storage operator runs the operators of all its drivers.
+func TestNoOLM(t *testing.T) {
+	efs, err := registry.Get("efs")
+	require.NoError(t, err)
+	disk, err := registry.Get("azuredisk")
+	require.NoError(t, err)
+	cluster := serving(t, nil)
+	cluster.Client = interceptor.NewClient(cluster.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+			if binding, is := object.(*unstructured.Unstructured); is && key.Name == disk.SuccessorBinding() {
+				binding.Object["subjects"] = []any{map[string]any{"kind": "ServiceAccount", "namespace": drivers.ClusterStorageNamespace, "name": disk.Operator.Name}}
+				return nil
+			}
+			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return &meta.NoKindMatchError{}
+		},
+	})
+	for _, test := range []struct {
+		drivers []drivers.Driver
+		warns   bool
+	}{{nil, true}, {[]drivers.Driver{disk}, false}, {[]drivers.Driver{disk, efs}, true}} {
+		report, err := Examine(t.Context(), cluster, nil, test.drivers)
+		require.NoError(t, err)
+		assert.Equal(t, test.warns, strings.Contains(report.Text(findings.Plain), "does not serve the API of the Operator Lifecycle Manager"), report.Text(findings.Plain))
+	}
+}
+
 const servedSharedVolumes = "/apis/aws-efs.managed.openshift.io/v1alpha1/namespaces/shop/sharedvolumes"
 
 // listOf returns a list for an API server.
@@ -90,11 +121,12 @@ func ofATeam() map[string]string {
 	return map[string]string{
 		servedSharedVolumes: listOf(`{"metadata":{"namespace":"shop","name":"logs"},"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False","reason":"NotGranted","message":"ask"}]}}`,
 			`{"metadata":{"namespace":"shop","name":"old"},"status":{"phase":"Ready","conditions":[{"type":"FileSystemAvailable","status":"False","reason":"NotFound","message":"gone"}]}}`),
-		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"pvc-logs"},"status":{"phase":"Pending"}}`),
+		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"pvc-logs"},"status":{"phase":"Pending"}}`,
+			`{"metadata":{"name":"pvc-old","deletionTimestamp":"2026-11-30T18:00:28Z","finalizers":["example.com/backup"]},"status":{"phase":"Bound"}}`),
 		"/api/v1/namespaces/shop/pods": listOf(
 			`{"metadata":{"name":"web"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending",
 				"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"no node"}]}}`,
-			`{"metadata":{"name":"job"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-logs"}}]},"status":{"phase":"Pending",
+			`{"metadata":{"name":"job"},"spec":{"nodeName":"n1","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"pvc-old"}}]},"status":{"phase":"Pending",
 				"containerStatuses":[{"name":"c","state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off"}},"lastState":{"terminated":{"exitCode":1,"message":"ended"}}}]}}`),
 		"/api/v1/namespaces/shop/events": listOf(`{"metadata":{"name":"e"},"type":"Warning","reason":"FailedMount","message":"Failed to resolve","involvedObject":{"kind":"Pod","name":"web"}}`,
 			`{"metadata":{"name":"f"},"type":"Warning","reason":"ProvisioningFailed","message":"no GID","involvedObject":{"kind":"PersistentVolumeClaim","name":"pvc-logs"}}`),
@@ -220,11 +252,23 @@ func TestTeam(t *testing.T) {
 		`{"metadata":{"namespace":"shop","name":"seen","deletionTimestamp":"2026-11-30T18:00:28Z"},"status":{"phase":"Deleting","conditions":[{"type":"Ready","status":"False","reason":"ClaimInUse","message":"pod web uses it"}]}}`),
 		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(), "/api/v1/namespaces/shop/pods": listOf()}
 	whole := map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`), "/api/v1/namespaces/shop/pods": listOf()}
+	deleted := map[string]string{servedSharedVolumes: listOf(),
+		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"data","deletionTimestamp":"2026-11-30T18:00:28Z","finalizers":["kubernetes.io/pvc-protection","example.com/backup"]},"status":{"phase":"Bound"}}`,
+			`{"metadata":{"name":"old","deletionTimestamp":"2026-11-30T18:00:28Z","finalizers":["example.com/backup"]},"status":{"phase":"Pending"}}`, `{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`),
+		"/api/v1/namespaces/shop/pods": listOf(`{"metadata":{"name":"web"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},{"name":"w","persistentVolumeClaim":{"claimName":"fine"}}]},"status":{"phase":"Running"}}`,
+			`{"metadata":{"name":"ended"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]},"status":{"phase":"Succeeded"}}`)}
+	hidden := map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": deleted["/api/v1/namespaces/shop/persistentvolumeclaims"]}
 	for _, test := range []struct {
 		name  string
 		shows map[string]string
 		want  []string
 	}{
+		{"claims that are being deleted", deleted, []string{"ok ",
+			"warning claim data is being deleted: pods that use it: web; finalizers: kubernetes.io/pvc-protection, example.com/backup",
+			"warning claim old is being deleted: finalizers: example.com/backup", "ok "}},
+		{"claims that are being deleted, and pods that the user may not read", hidden, []string{"ok ",
+			"warning claim data is being deleted: finalizers: kubernetes.io/pvc-protection, example.com/backup",
+			"warning claim old is being deleted: finalizers: example.com/backup", "not-examined ", "not-examined "}},
 		{"broken", broken, []string{
 			"fault SharedVolume logs is not Ready, with reason NotGranted: ask",
 			"warning claim pvc-logs is not bound: ProvisioningFailed: no GID",

@@ -127,36 +127,82 @@ func message(of string) string {
 	return text
 }
 
+// claim holds the fields of a team's claim that are read.
+type claim struct {
+	Metadata struct {
+		Name, DeletionTimestamp string
+		Finalizers              []string
+	}
+	Status struct {
+		Phase corev1.PersistentVolumeClaimPhase
+	}
+}
+
 func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings.Check, error) {
 	all := 0
-	waiting := few[string]{bad: func(string) bool { return false }}
-	if err := each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "persistentvolumeclaims", Namespace: t.namespace}, func(claim struct {
-		Metadata struct{ Name string }
-		Status   struct {
-			Phase corev1.PersistentVolumeClaimPhase
-		}
-	}) error {
+	waiting, deleted := few[string]{bad: func(string) bool { return false }}, few[claim]{bad: func(claim) bool { return false }}
+	if err := each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "persistentvolumeclaims", Namespace: t.namespace}, func(of claim) error {
 		all++
-		if claim.Status.Phase != corev1.ClaimBound {
-			waiting.add(claim.Metadata.Name)
+		switch {
+		case of.Metadata.DeletionTimestamp != "":
+			deleted.add(of)
+		case of.Status.Phase != corev1.ClaimBound:
+			waiting.add(of.Metadata.Name)
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	if len(waiting.kept) == 0 {
-		return []findings.Check{findings.Pass(claimsFine, "%s bound", number(all, "claim")+" "+are(all))}, nil
-	}
-	said, err := t.events(ctx, p, "PersistentVolumeClaim", waiting.kept)
-	if err != nil {
-		return nil, err
-	}
 	var results []findings.Check
-	for _, name := range waiting.kept {
-		results = append(results, findings.Warn(claimNotBound, escape.Command("oc -n %s describe pvc %s", t.namespace, name)+"; "+findings.Page("operate/troubleshooting.md#my-claim-is-pending"),
-			"claim %s is not bound%s", name, suffix(said[name])))
+	if len(waiting.kept) > 0 {
+		said, err := t.events(ctx, p, "PersistentVolumeClaim", waiting.kept)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range waiting.kept {
+			results = append(results, findings.Warn(claimNotBound, escape.Command("oc -n %s describe pvc %s", t.namespace, name)+"; "+findings.Page("operate/troubleshooting.md#my-claim-is-pending"),
+				"claim %s is not bound%s", name, suffix(said[name])))
+		}
 	}
-	return append(results, waiting.rest(claimNotBound, "claim", escape.Command("oc -n %s get pvc", t.namespace))...), nil
+	list := escape.Command("oc -n %s get pvc", t.namespace)
+	results = append(results, waiting.rest(claimNotBound, "claim", list)...)
+	if len(deleted.kept) > 0 {
+		users, err := t.users(ctx, p)
+		for _, of := range deleted.kept {
+			results = append(results, t.judgeDeleted(of, users[of.Metadata.Name]))
+		}
+		return append(results, deleted.rest(claimDeleted, "claim", list)...), err
+	}
+	if len(results) == 0 {
+		results = append(results, findings.Pass(claimsFine, "%s bound", number(all, "claim")+" "+are(all)))
+	}
+	return results, nil
+}
+
+// users returns the pods that keep claims from being deleted, by the claim. Pods that have ended keep none.
+func (t *team) users(ctx context.Context, p *examinedDriver) (map[string][]string, error) {
+	of := map[string][]string{}
+	return of, each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "pods", Namespace: t.namespace}, func(user teamPod) error {
+		for _, claim := range user.claims() {
+			if user.Status.Phase != corev1.PodSucceeded && user.Status.Phase != corev1.PodFailed {
+				of[claim] = append(of[claim], user.Metadata.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// judgeDeleted says what keeps a claim that is being deleted.
+func (t *team) judgeDeleted(of claim, users []string) findings.Check {
+	var keeps []string
+	if len(users) > 0 {
+		keeps = append(keeps, "pods that use it: "+names(users))
+	}
+	if len(of.Metadata.Finalizers) > 0 {
+		keeps = append(keeps, "finalizers: "+names(of.Metadata.Finalizers))
+	}
+	return findings.Warn(claimDeleted, "nothing stops a deletion, so copy the files that are to stay; it ends with the last pod and the last finalizer: "+escape.Command("oc -n %s describe pvc %s", t.namespace, of.Metadata.Name),
+		"claim %s is being deleted%s", of.Metadata.Name, suffix(strings.Join(keeps, "; ")))
 }
 
 // teamPod holds the fields of a team's pod that are read.

@@ -50,6 +50,18 @@ func NewChoice(rules []Rule, severityOf, ignored []string) (Choice, error) {
 	return c, nil
 }
 
+// Unused says which RULE:PACKAGE have no effect, because the package is none of these.
+func (c Choice) Unused(packages []string) (said []string) {
+	packages = slices.Compact(slices.Sorted(slices.Values(packages)))
+	for of := range c.ignored {
+		if of.pkg != "" && !slices.Contains(packages, of.pkg) {
+			said = append(said, fmt.Sprintf("--ignore %s:%s has no effect: no package %q was found%s", of.rule, of.pkg, of.pkg, nearest.Hint(of.pkg, packages)))
+		}
+	}
+	slices.Sort(said)
+	return said
+}
+
 // checkRule fails unless the rule exists.
 func (c Choice) checkRule(id string) error {
 	var ids []string

@@ -44,14 +44,9 @@ type Reader struct {
 // oc stands in for the client of OpenShift, which knows all that kubectl knows.
 const oc = `#!/bin/sh
 case "$*" in
-"adm policy add-role-to-user "*)
-  role=$4 user=$5
-  shift 5
-  %[1]s create rolebinding "$role-$user" --clusterrole="$role" --user="$user" "$@" --dry-run=client -o yaml | %[1]s apply -f -
-  exit ;;
 "adm taint "*) shift ;;
 esac
-exec %[1]s "$@"
+exec %s "$@"
 `
 
 // Follow follows a page below a heading, and returns the output of the commands, which must match the output on the page, if the page

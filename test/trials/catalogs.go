@@ -84,5 +84,5 @@ var onCatalogs = []Attack{
 	{"fill memory with the phases and platforms of a lifecycle, which thousands of versions share in a page", "a page has ten of them for each version, shortened", "catalog/graph TestBounds/many_phases_and_platforms_for_many_versions"},
 	{"the same with the name of a phase, in each version of a list and a prediction", "a version has 100 characters of it", "catalog/fbc/lifecycle TestLongPhase"},
 	{"make a command parse a template in JSON again for each of thousands of faults", "a document is parsed once for all its faults", "cmd/berth TestCosts/catalog_build/repeated_--output-dir_OUT"},
-	{"put an instruction into the Dockerfile of a catalog, by the name of its folder", "names of letters, digits and ._- are accepted", "catalog/build TestDockerfileOfNamedFolder"},
+	{"put an instruction into the Dockerfile of a catalog, by the name of its folder", "names of letters, digits and `._+~@,=-` are accepted", "catalog/build TestDockerfileOfNamedFolder"},
 }

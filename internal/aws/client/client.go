@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -18,14 +20,18 @@ import (
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
-	// attempts is the maximum number of attempts, if AWS throttles a request, is unavailable or does not answer.
-	attempts = 10
+	// Attempts is the maximum number of attempts, if AWS throttles a request, is unavailable or does not answer. All of one request can take
+	// minutes.
+	Attempts = 10
 	// interval is the time between polls of an operation that AWS has not finished.
 	interval = 5 * time.Second
+	// dialTimeout is how long an attempt waits for a connection. The SDK waits for half a minute, ten times.
+	dialTimeout = 5 * time.Second
 )
 
 // Clients call AWS.
@@ -37,11 +43,21 @@ type Clients struct {
 }
 
 // New returns clients with the credentials that the SDK finds, for a region; "" means the SDK's default. Throttled requests
-// are retried with backoff. The SDK's log is off: it only warns about its attempts.
-func New(ctx context.Context, region string) (*Clients, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithLogger(logging.Nop{}), config.WithRetryer(func() aws.Retryer {
+// are retried with backoff. The SDK's log is off: it only warns about its attempts. unanswered is called once for each request that does not
+// reach AWS, before the second attempt.
+func New(ctx context.Context, region string, unanswered func(*smithyhttp.RequestSendError)) (*Clients, error) {
+	dialing := awshttp.NewBuildableClient().WithDialerOptions(func(d *net.Dialer) { d.Timeout = dialTimeout })
+	backoff := retry.NewExponentialJitterBackoff(retry.DefaultMaxBackoff)
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithLogger(logging.Nop{}), config.WithHTTPClient(dialing), config.WithRetryer(func() aws.Retryer {
 		return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
-			o.StandardOptions = append(o.StandardOptions, func(o *retry.StandardOptions) { o.MaxAttempts = attempts })
+			o.StandardOptions = append(o.StandardOptions, func(o *retry.StandardOptions) {
+				o.MaxAttempts, o.Backoff = Attempts, retry.BackoffDelayerFunc(func(attempt int, err error) (time.Duration, error) {
+					if unsent := (*smithyhttp.RequestSendError)(nil); attempt == 1 && errors.As(err, &unsent) {
+						unanswered(unsent)
+					}
+					return backoff.BackoffDelay(attempt, err)
+				})
+			})
 		})
 	}))
 	if err != nil {

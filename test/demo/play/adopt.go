@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -26,8 +28,6 @@ import (
 	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/lab/aws"
 	"github.com/berth-csi/berth/lab/cluster"
-	"github.com/berth-csi/berth/migrate"
-	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
@@ -86,11 +86,10 @@ func runAdopt(ctx context.Context, s *demo) error {
 		return err
 	}
 	name := s.driver.Name
-	first := "plan"
-	if h.inProgress(ctx) {
-		first = "status"
+	if err := h.showPlan(ctx); err != nil {
+		return err
 	}
-	for _, args := range [][]string{{first, name}, {"apply", name}, {"status", name}, {"cleanup", name}, {"cleanup", name, "--confirm"}} {
+	for _, args := range [][]string{{"apply", name}, {"status", name}, {"cleanup", name}, {"cleanup", name, "--confirm"}} {
 		if err := h.show(ctx, append([]string{"berth", "adopt"}, args...)...); err != nil {
 			return err
 		}
@@ -117,10 +116,10 @@ func (h handOver) setUp(ctx context.Context, platform testbed.Platform, cloud si
 		stage{"the driver that it made", h.makeDriver},
 		stage{"volume", h.useVolume},
 		stage{"cluster storage operator", func(ctx context.Context) (string, error) {
-			if err := platform.Install(ctx, h.cluster.Client()); err != nil {
+			if err := h.manage(ctx, operatorv1.Unmanaged); err != nil {
 				return "", err
 			}
-			return h.awaitHold(ctx)
+			return "does nothing yet: Storage cluster is Unmanaged", platform.Install(ctx, h.cluster.Client())
 		}},
 		stage{"record", h.record},
 	)
@@ -211,9 +210,35 @@ func (h handOver) useVolume(ctx context.Context) (string, error) {
 	return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it throughout", claim.Name, class), journey.AwaitPod(ctx, c, tenant)
 }
 
+// manage sets the management state of Storage cluster.
+func (h handOver) manage(ctx context.Context, state operatorv1.ManagementState) error {
+	storage := &operatorv1.Storage{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	return h.cluster.Client().Patch(ctx, storage, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"managementState":%q}}`, state)))
+}
+
+// showPlan shows the plan, and lets the cluster storage operator begin, unless an earlier run did. Until then, the plan is refused because of
+// Unmanaged.
+func (h handOver) showPlan(ctx context.Context) error {
+	storage := &operatorv1.Storage{}
+	if err := h.cluster.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil || storage.Spec.ManagementState != operatorv1.Unmanaged {
+		return err
+	}
+	err := h.show(ctx, "berth", "adopt", "plan", h.driver.Name)
+	if refused := (*exec.ExitError)(nil); !errors.As(err, &refused) || refused.ExitCode() != 1 {
+		return fmt.Errorf("want a plan that is refused because of Unmanaged, got %v", err)
+	}
+	fmt.Println()
+	return h.run(ctx, stage{"Storage cluster", func(ctx context.Context) (string, error) {
+		if err := h.manage(ctx, operatorv1.Managed); err != nil {
+			return "", err
+		}
+		return "is Managed: the cluster storage operator takes the driver over by itself, and berth works with it", h.awaitHold(ctx)
+	}})
+}
+
 // awaitHold waits until the cluster storage operator reports that it waits for OLM's operator of the driver to go.
-func (h handOver) awaitHold(ctx context.Context) (string, error) {
-	return "waits: OLM runs an operator of the driver", cluster.Until(ctx, "the cluster storage operator to wait", func(ctx context.Context) error {
+func (h handOver) awaitHold(ctx context.Context) error {
+	return cluster.Until(ctx, "the cluster storage operator to wait", func(ctx context.Context) error {
 		storage := &operatorv1.Storage{}
 		if err := h.cluster.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
 			return err
@@ -251,12 +276,6 @@ func (h handOver) record(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return "what must survive is noted", save(ctx, h.cluster.Client(), h.kinds(), map[string]string{tenant.Name: mount})
-}
-
-// inProgress reports whether an earlier run was interrupted during the hand-over.
-func (h handOver) inProgress(ctx context.Context) bool {
-	status, err := adoption.Adopt.Status(ctx, h.connection(), adoption.Request{Driver: h.driver})
-	return err == nil && status.Phase == migrate.Applying
 }
 
 // compare checks that no object was lost.

@@ -117,7 +117,7 @@ func (m *moving) playV1(ctx context.Context) (string, error) {
 	m.stops = append(m.stops, stop)
 	applier := &standin.Applier{Client: c, Bundle: m.bundle, Namespace: namespace}
 	m.stops = append(m.stops, applier.Start(func(err error) { fmt.Fprintln(os.Stderr, err) }))
-	return "is played: a stand-in takes over what is marked as OLM v1 wants it; `make prove SUITE=move` has the real one", os.WriteFile(m.authority(), trusted, 0o644)
+	return "is played: a stand-in takes over what is marked as OLM v1 wants it, and restarts no pod; the real one, in `make prove SUITE=move`, restarts the operator's, as the plan says", os.WriteFile(m.authority(), trusted, 0o644)
 }
 
 // record saves what has to stay.
