@@ -16,6 +16,8 @@ var onOperator = []Attack{
 		"a namespace does not count if it is newer than the object that names it", "operator TestAttackRecreatedNamespaceOfATrace"},
 	{"create the namespace that an administrator has named, but not created yet",
 		"a namespace does not count if it is newer than the annotation, unless an annotation names its UID", "operator TestAttackNamespaceThatAnAdministratorNamed"},
+	{"the same, until an administrator changes something else in the ClusterCSIDriver", "the time of the last change shows when the annotation was written only if nothing else was written with it",
+		"drivers/placement TestNamedAt"},
 	{"recreate the driver's namespace after its deletion, while the operator runs",
 		"the namespace's UID is recorded, and checked before each write; the permissions of its service accounts are revoked",
 		"operator TestAttackRecreatedNamespace/while_the_operator_runs"},
