@@ -43,8 +43,9 @@ func ExistingClasses(ctx context.Context, driver drivers.Driver, storage rest.In
 	labelled := listing.List{Resource: "storageclasses", Labels: objects.ManagedByLabel + "=" + driver.Operator.Name}
 	if err := listing.Each(ctx, storage, labelled, func(class storagev1.StorageClass) error {
 		class.ManagedFields, class.Annotations = nil, nil
-		if class.Provisioner != driver.CSIName || class.Size() > maxClass {
-			return nil
+		content, err := class.Marshal()
+		if err != nil || class.Provisioner != driver.CSIName || len(content) > maxClass || drivers.CheckRendered(content) != nil { // nobody could apply it
+			return err
 		}
 		at, _ := slices.BinarySearchFunc(found, class, func(a, b storagev1.StorageClass) int {
 			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))

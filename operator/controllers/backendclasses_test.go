@@ -67,6 +67,7 @@ func TestForgedClasses(t *testing.T) {
 		}
 		add("b-of-another-driver", "chain.example.com", "forged", 0)
 		add("b-large", driver.CSIName, strings.Repeat("m", 1<<20), 0)
+		add("b-that-cannot-be-applied", driver.CSIName, "${FORGED}", 0)
 		add("own", driver.CSIName, "fast", 1000)
 		w.Header().Set("Content-Type", "application/json")
 		assert.NoError(t, json.NewEncoder(w).Encode(list))
