@@ -274,7 +274,25 @@ func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
 	tn := tenant.New(t, env.Cluster)
 	tn.Project(t, chosen)
 	forged := env.forge(tn, chosen)
+	stop := env.startOperator()
+	env.waitForReason(env.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceUnproven")
+	env.checkNothingFor(chosen)
+
+	// Later, an administrator changes something else, and the operator restarts.
+	stop()
+	env.tick()
+	live := env.customResource()
+	require.NoError(t, env.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live))
+	live.Spec.LogLevel = operatorv1.Debug
+	require.NoError(t, env.Client().Update(t.Context(), live))
+	generation := live.Generation
 	env.startOperator()
+	env.Await(t, limit, "the change to be seen", live, func() error {
+		if seen := live.Status.ObservedGeneration; seen < generation {
+			return fmt.Errorf("the operator has seen generation %d, want %d", seen, generation)
+		}
+		return nil
+	})
 	env.waitForReason(env.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceUnproven")
 	env.checkNothingFor(chosen)
 	env.checkForged(forged)

@@ -211,7 +211,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	classes, err := controllers.ExistingClasses(ctx, c.driver, c.clients.objects)
+	classes, err := controllers.ExistingClasses(ctx, c.driver, c.clients.kube.StorageV1().RESTClient())
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type clients struct {
 	objects  client.Client
 	config   configclient.Interface
 	operator operatorclient.Interface
-	// snapshots is for VolumeSnapshotContents.
+	// snapshots is for VolumeSnapshotContents and VolumeSnapshotClasses.
 	snapshots rest.Interface
 }
 

@@ -12,6 +12,7 @@ import (
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/controller"
@@ -180,11 +181,12 @@ func (c *cycle) newClassControllers(manifests []drivers.Manifest) (found []facto
 	return found
 }
 
-// classOptions returns the dependencies of a controller of these classes. name is the class that is the default in a fresh cluster.
-func (c *cycle) classOptions(classes []drivers.Manifest, name string) controllers.ClassOptions {
+// classOptions returns the dependencies of a controller of these classes. name is the class that is the default in a fresh cluster, and lists
+// reads all classes.
+func (c *cycle) classOptions(classes []drivers.Manifest, name string, lists rest.Interface) controllers.ClassOptions {
 	return controllers.ClassOptions{
 		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(), Default: name,
-		CustomResource: c.customResource.Resource(), Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
+		CustomResource: c.customResource.Resource(), Lists: lists, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
 	}
 }
 
@@ -193,7 +195,7 @@ func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Co
 	if c.permanent && c.driver.ClusterStorage != nil {
 		name = c.driver.ClusterStorage.DefaultClass
 	}
-	return controllers.NewStorageClass(c.classOptions(classes, name))
+	return controllers.NewStorageClass(c.classOptions(classes, name, c.clients.kube.StorageV1().RESTClient()))
 }
 
 // newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud; nil if
@@ -231,7 +233,7 @@ func (c *cycle) defaultSnapshotClass() string {
 }
 
 func (c *cycle) newSnapshotClassController(manifests []drivers.Manifest) factory.Controller {
-	return controllers.NewSnapshotClass(c.classOptions(drivers.OfKind(manifests, controllers.SnapshotClassKind), c.defaultSnapshotClass()))
+	return controllers.NewSnapshotClass(c.classOptions(drivers.OfKind(manifests, controllers.SnapshotClassKind), c.defaultSnapshotClass(), c.clients.snapshots))
 }
 
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *controllers.StaticResources {
@@ -303,7 +305,7 @@ func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest)
 	if c.driver.Backend == nil {
 		return nil, nil
 	}
-	existing, err := controllers.ExistingClasses(ctx, c.driver, c.clients.objects)
+	existing, err := controllers.ExistingClasses(ctx, c.driver, c.clients.kube.StorageV1().RESTClient())
 	if err != nil {
 		return nil, err
 	}

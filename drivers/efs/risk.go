@@ -10,10 +10,12 @@ import (
 )
 
 // sharedDirectory returns the risk of a StorageClass whose access points share a directory: when the driver deletes an access point, it
-// also deletes the directory and everything in it. Those who share an access point are the same user there, whatever the reclaim policy is.
+// also deletes the directory and everything in it. Those who share an access point are the same user there, whatever the reclaim policy is,
+// and so may be those who share a directory.
 func sharedDirectory(class *storagev1.StorageClass) string {
 	pattern, has := class.Parameters["subPathPattern"]
 	deletes := class.ReclaimPolicy == nil || *class.ReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+	shares := has && isRead(class.Parameters["ensureUniqueDirectory"], false) && !isOfOneClaim(pattern)
 	switch {
 	case class.Parameters["provisioningMode"] != "efs-ap":
 		return ""
@@ -21,10 +23,21 @@ func sharedDirectory(class *storagev1.StorageClass) string {
 		return "claims of the same name share an access point, in whatever namespaces they are, so that any team can read, change and delete the files of another's claim"
 	case isRead(class.Parameters["reuseAccessPoint"], true):
 		return "claims of the same name share an access point, in whatever namespaces they are, and the deletion of the first claim deletes the files of all"
-	case deletes && has && isRead(class.Parameters["ensureUniqueDirectory"], false) && !isOfOneClaim(pattern):
+	case shares && letsIn(class.Parameters) && !deletes:
+		return "its volumes can share a directory, and uid, gid or directoryPerms let all users of that in, so that any team can reach the files of another's claim"
+	case shares && letsIn(class.Parameters):
+		return "its volumes can share a directory, and uid, gid or directoryPerms let all users of that in, so that any team can reach the files of another's claim, and the deletion of the first claim deletes the files of all"
+	case shares && deletes:
 		return "its volumes can share a directory, and the deletion of the first claim deletes the files of all"
 	}
 	return ""
+}
+
+// letsIn reports whether access points that share a directory let the users of one reach the files of another: they have the same user, or the
+// permissions of the directory are for others, too. Otherwise each access point has a user and a group of its own.
+func letsIn(parameters map[string]string) bool {
+	mode, err := strconv.ParseUint(parameters["directoryPerms"], 8, 32)
+	return parameters["uid"] != "" || err != nil || mode&0o007 != 0 || parameters["gid"] != "" && mode&0o070 != 0
 }
 
 // isRead reports whether the driver reads a parameter as this value.

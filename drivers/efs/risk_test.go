@@ -10,7 +10,8 @@ import (
 	"github.com/berth-csi/berth/drivers/efs"
 )
 
-// TestSharedDirectory: a class is a risk if the deletion of one claim deletes the files of others, or if claims of different namespaces share an access point.
+// TestSharedDirectory: a class is a risk if the deletion of one claim deletes the files of others, or if claims of different namespaces share an access
+// point, or a directory with files that both can reach.
 func TestSharedDirectory(t *testing.T) {
 	retain := corev1.PersistentVolumeReclaimRetain
 	for name, tc := range map[string]struct {
@@ -40,10 +41,33 @@ func TestSharedDirectory(t *testing.T) {
 		"an access point for each name, which is kept":     {"", "", &retain, true, "true"},
 		"an access point of each claim, as the class says": {"", "", nil, false, "false"},
 	} {
-		class := &storagev1.StorageClass{Parameters: map[string]string{"provisioningMode": "efs-ap", "ensureUniqueDirectory": tc.unique, "reuseAccessPoint": tc.reuse}, ReclaimPolicy: tc.policy}
+		class := &storagev1.StorageClass{Parameters: map[string]string{"provisioningMode": "efs-ap", "directoryPerms": "700", "ensureUniqueDirectory": tc.unique, "reuseAccessPoint": tc.reuse},
+			ReclaimPolicy: tc.policy}
 		if tc.pattern != "" {
 			class.Parameters["subPathPattern"] = tc.pattern
 		}
 		assert.Equalf(t, tc.want, efs.Driver.ClassRisk(class) != "", "%s has a risk", name)
+	}
+}
+
+// TestSharedFiles: with a directory that claims share, and that nobody deletes, it depends on the users of the access points, and on the permissions of
+// the directory, whether one team can reach the files of another.
+func TestSharedFiles(t *testing.T) {
+	retain := corev1.PersistentVolumeReclaimRetain
+	for parameters, want := range map[[3]string]bool{ // uid, gid and directoryPerms
+		{"", "", "700"}:         false,
+		{"", "", "0770"}:        false,
+		{"", "1000", "700"}:     false,
+		{"1000", "1000", "700"}: true,
+		{"1000", "", "700"}:     true,
+		{"", "1000", "770"}:     true,
+		{"", "", "755"}:         true,
+		{"", "", "777"}:         true,
+	} {
+		class := &storagev1.StorageClass{ReclaimPolicy: &retain, Parameters: map[string]string{"provisioningMode": "efs-ap", "subPathPattern": "/${.PVC.name}", "ensureUniqueDirectory": "false",
+			"uid": parameters[0], "gid": parameters[1], "directoryPerms": parameters[2]}}
+		assert.Equalf(t, want, efs.Driver.ClassRisk(class) != "", "uid, gid and directoryPerms %q have a risk", parameters)
+		class.Parameters["subPathPattern"] = "/${.PVC.namespace}/${.PVC.name}"
+		assert.Emptyf(t, efs.Driver.ClassRisk(class), "the risk of a directory for each claim, with %q", parameters)
 	}
 }

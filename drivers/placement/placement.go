@@ -69,7 +69,7 @@ type Observed struct {
 // ClusterCSIDriver holds the information about the namespace in a driver's ClusterCSIDriver.
 type ClusterCSIDriver struct {
 	UID types.UID
-	// Namespace and NamespaceUID are its annotations. NamedAt is when Namespace was last written.
+	// Namespace and NamespaceUID are its annotations. NamedAt is when Namespace was last written, or earlier.
 	Namespace    string
 	NamespaceUID types.UID
 	NamedAt      time.Time
@@ -284,7 +284,7 @@ func (d *decider) placeAsAnnotated() {
 		d.refuse(Missing, name, fmt.Sprintf("the annotation %s names the namespace %s, which does not exist. Create it and then %s",
 			NamespaceAnnotation, name, lowerFirst(d.annotate(name, ""))))
 	case uid == "" && !d.proven(name) && namespace.Created.After(d.Driver.NamedAt):
-		d.refuse(Unproven, name, fmt.Sprintf("the annotation %s names the namespace %s, which was created later: anybody may have created it, "+
+		d.refuse(Unproven, name, fmt.Sprintf("the annotation %s names the namespace %s, and nothing shows that the annotation is newer: anybody may have created the namespace, "+
 			"and would get the driver's permissions and credentials. If you trust it, confirm that: %s",
 			NamespaceAnnotation, name, d.annotate(name, namespace.UID)))
 	default:

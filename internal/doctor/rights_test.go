@@ -164,6 +164,26 @@ func TestHostileTeam(t *testing.T) {
 	t.Logf("%d pairs of a field and a text, each in two formats", fields)
 }
 
+// TestCrowdedClasses: who administers storage may write very many StorageClasses. The report names some of them, and counts the others.
+func TestCrowdedClasses(t *testing.T) {
+	d, err := registry.Get("efs")
+	require.NoError(t, err)
+	var classes []string
+	for i := range 2 * maxOfTeam {
+		classes = append(classes, fmt.Sprintf(`{"metadata":{"name":"c%d","annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},"provisioner":%q,
+			"parameters":{"provisioningMode":"efs-ap","subPathPattern":"/","ensureUniqueDirectory":"false"}}`, i, d.CSIName))
+	}
+	p := &examinedDriver{Cluster: serving(t, map[string]string{"/apis/storage.k8s.io/v1/storageclasses": listOf(classes...)}), driver: d}
+	results, err := examineClassRisks(t.Context(), p)
+	require.NoError(t, err)
+	require.Len(t, results, maxOfTeam+1)
+	assert.Equal(t, "20 more StorageClasses like these", results[maxOfTeam].What)
+	results, err = examineDefaultClass(t.Context(), p)
+	require.NoError(t, err)
+	require.Len(t, results, 1)
+	assert.Equal(t, "40 StorageClasses are the default, and claims get the newest: c0, c1, c2, c3, c4, c5, c6, c7, c8, c9 and 30 more", results[0].What)
+}
+
 // TestCrowdedTeam: very many objects that wait hide none that does not work, and those that a report leaves out are counted.
 func TestCrowdedTeam(t *testing.T) {
 	var volumes, claims, pods []string

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/berth-csi/berth/internal/findings"
 	"github.com/berth-csi/berth/internal/findings/escape"
@@ -89,6 +90,9 @@ func are(n int) string {
 func number(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if strings.HasSuffix(what, "s") {
+		what += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -2,6 +2,7 @@ package adoption
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -305,4 +306,19 @@ func TestBindingsOfStrangers(t *testing.T) {
 	require.NoError(t, m.readBindings(t.Context(), c))
 	assert.ElementsMatch(t, []binding{{"RoleBinding", port, "own", subjects, role}, {"RoleBinding", "harbour", "theirs", nil, role}}, m.bindings)
 	assert.Equal(t, int64(50), most, "the number of bindings in a page")
+}
+
+// TestClassesOfStorageAdministrators: whoever administers storage alone may write classes of any size, so few are read at a time.
+func TestClassesOfStorageAdministrators(t *testing.T) {
+	pages := map[string]int64{}
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		kind := strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1.")
+		if dynamic, is := list.(*unstructured.UnstructuredList); is {
+			kind = dynamic.GetKind()
+		}
+		pages[kind] = new(client.ListOptions).ApplyOptions(options).Limit
+		return nil
+	}}).Build()
+	require.NoError(t, (&remains{input: &input{}}).readReferences(t.Context(), c))
+	assert.Equal(t, map[string]int64{"PersistentVolumeList": 500, "StorageClassList": 50, "VolumeSnapshotClassList": 50, "VolumeSnapshotContentList": 50}, pages)
 }

@@ -376,8 +376,8 @@ func (m *remains) readUsers(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// pageSize is the number of objects in one page of a list that may be very long, and pageOfStrangers in one page of objects that any user
-// may have made very large.
+// pageSize is the number of objects in one page of a list that may be very long, and pageOfStrangers in one page of objects that any user, or
+// somebody who administers storage alone, may have made very large.
 const pageSize, pageOfStrangers = 500, 50
 
 // readReferences reads the references to Secrets of the driver's namespace from outside it: in volumes, snapshots, and
@@ -400,7 +400,7 @@ func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 		return err
 	}
 	classes := &storagev1.StorageClassList{}
-	if err := eachPage(ctx, c, classes, pageSize, func() {
+	if err := eachPage(ctx, c, classes, pageOfStrangers, func() {
 		for _, class := range classes.Items {
 			m.referBy("StorageClass "+class.Name, class.Parameters)
 		}
@@ -410,7 +410,7 @@ func (m *remains) readReferences(ctx context.Context, c client.Client) error {
 	for _, kind := range []string{"VolumeSnapshotClass", "VolumeSnapshotContent"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: kind + "List"})
-		err := eachPage(ctx, c, list, pageSize, func() {
+		err := eachPage(ctx, c, list, pageOfStrangers, func() {
 			for _, object := range list.Items {
 				parameters, _, _ := unstructured.NestedStringMap(object.Object, "parameters")
 				m.referBy(kind+" "+object.GetName(), parameters)

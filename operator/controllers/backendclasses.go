@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/internal/boundedyaml"
+	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
@@ -27,17 +30,33 @@ func (o *Offers) Classes() []drivers.Manifest { return o.classes }
 
 func (o *Offers) add(classes []drivers.Manifest) { o.classes = MergeClasses(classes, o.classes) }
 
-// ExistingClasses returns the StorageClasses that were created for the backend's offers so far. A driver without a
-// backend has none.
-func ExistingClasses(ctx context.Context, driver drivers.Driver, reader client.Reader) ([]drivers.Manifest, error) {
+// maxClass is more than the bytes of a StorageClass that was created for a backend's offer.
+const maxClass = 16 << 10
+
+// ExistingClasses returns the StorageClasses that were created for the backend's offers so far, at most drivers.MaxClasses: the oldest ones,
+// because whoever may write StorageClasses can give any number of new ones the same label. A driver without a backend has none.
+func ExistingClasses(ctx context.Context, driver drivers.Driver, storage rest.Interface) ([]drivers.Manifest, error) {
 	if driver.Backend == nil {
 		return nil, nil
 	}
-	list := &storagev1.StorageClassList{}
-	if err := reader.List(ctx, list, client.MatchingLabels{objects.ManagedByLabel: driver.Operator.Name}); err != nil {
+	var found []storagev1.StorageClass
+	labelled := listing.List{Resource: "storageclasses", Labels: objects.ManagedByLabel + "=" + driver.Operator.Name}
+	if err := listing.Each(ctx, storage, labelled, func(class storagev1.StorageClass) error {
+		class.ManagedFields, class.Annotations = nil, nil
+		content, err := class.Marshal()
+		if err != nil || class.Provisioner != driver.CSIName || len(content) > maxClass || drivers.CheckRendered(content) != nil { // nobody could apply it
+			return err
+		}
+		at, _ := slices.BinarySearchFunc(found, class, func(a, b storagev1.StorageClass) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		})
+		found = slices.Insert(found, at, class)
+		found = found[:min(len(found), drivers.MaxClasses)]
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("listing the driver's StorageClasses: %w", err)
 	}
-	return classManifests(driver, list.Items)
+	return classManifests(driver, found)
 }
 
 // Installed reports whether this operator or an earlier one has installed the driver. The DaemonSet shows that, because every version of

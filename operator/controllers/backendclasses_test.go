@@ -1,13 +1,20 @@
 package controllers
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -42,4 +49,36 @@ func TestLimitClasses(t *testing.T) {
 		assert.Equal(t, step.known, len(known), "classes in all")
 		assert.Equal(t, step.leftOut, leftOut)
 	}
+}
+
+// TestForgedClasses: whoever may write StorageClasses gives others the label of the operator's. The operator keeps few, and its own.
+func TestForgedClasses(t *testing.T) {
+	driver := drivers.Driver{CSIName: "rope.example.com", Operator: drivers.Operator{Name: "rope-operator"}, Backend: &drivers.Backend{}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "app.kubernetes.io/managed-by=rope-operator", r.URL.Query().Get("labelSelector"))
+		assert.Equal(t, "50", r.URL.Query().Get("limit"), "the number of classes in a page")
+		var list storagev1.StorageClassList
+		add := func(name, provisioner, text string, at int64) {
+			list.Items = append(list.Items, storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(at, 0))},
+				Provisioner: provisioner, Parameters: map[string]string{"type": text}})
+		}
+		for i := range 1000 {
+			add(fmt.Sprintf("a-%03d", i), driver.CSIName, "forged", 2000)
+		}
+		add("b-of-another-driver", "chain.example.com", "forged", 0)
+		add("b-large", driver.CSIName, strings.Repeat("m", 1<<20), 0)
+		add("b-that-cannot-be-applied", driver.CSIName, "${FORGED}", 0)
+		add("own", driver.CSIName, "fast", 1000)
+		w.Header().Set("Content-Type", "application/json")
+		assert.NoError(t, json.NewEncoder(w).Encode(list))
+	}))
+	defer server.Close()
+	storage, err := rest.RESTClientFor(&rest.Config{Host: server.URL, APIPath: "/apis",
+		ContentConfig: rest.ContentConfig{GroupVersion: &storagev1.SchemeGroupVersion, NegotiatedSerializer: scheme.Codecs.WithoutConversion()}})
+	require.NoError(t, err)
+	found, err := ExistingClasses(t.Context(), driver, storage)
+	require.NoError(t, err)
+	names := classNames(found)
+	require.Equal(t, drivers.MaxClasses, len(names), "classes that are kept") // assert.Len would print them all
+	assert.Equal(t, []string{"own", "a-000"}, names[:2], "the oldest classes")
 }

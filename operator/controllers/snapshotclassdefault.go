@@ -7,10 +7,12 @@ import (
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
@@ -63,15 +65,16 @@ func (c *snapshotClass) notDefault(ctx context.Context, record string, desired *
 	if record == strconv.FormatBool(false) {
 		return "the class was not the default before it was deleted", nil
 	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(desired.GroupVersionKind().GroupVersion().WithKind(SnapshotClassKind + "List"))
-	if err := c.Reader.List(ctx, list); err != nil {
+	if err := listing.Each(ctx, c.Lists, listing.List{Resource: "volumesnapshotclasses"}, func(class struct {
+		Metadata metav1.ObjectMeta
+		Driver   string
+	}) error {
+		if class.Metadata.Name != desired.GetName() && isDefaultSnapshotClass(class.Metadata.Annotations) && class.Driver == desired.Object["driver"] {
+			why = fmt.Sprintf("VolumeSnapshotClass %s is the default", class.Metadata.Name)
+		}
+		return nil
+	}); err != nil {
 		return "", fmt.Errorf("listing VolumeSnapshotClasses, to see whether the driver has a default one: %w", err)
 	}
-	for _, class := range list.Items {
-		if class.GetName() != desired.GetName() && isDefaultSnapshotClass(class.GetAnnotations()) && class.Object["driver"] == desired.Object["driver"] {
-			return fmt.Sprintf("VolumeSnapshotClass %s is the default", class.GetName()), nil
-		}
-	}
-	return "", nil
+	return why, nil
 }

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/clustercsidriver"
@@ -49,10 +49,11 @@ type ClassOptions struct {
 	Default string
 	// CustomResource writes the ClusterCSIDriver.
 	CustomResource dynamic.ResourceInterface
-	Reader         client.Reader
-	Applier        *objects.Applier
-	Reporter       *clustercsidriver.Reporter
-	Recorder       events.Recorder
+	// Lists reads all classes of the cluster, by a client for their group and version.
+	Lists    rest.Interface
+	Applier  *objects.Applier
+	Reporter *clustercsidriver.Reporter
+	Recorder events.Recorder
 }
 
 // NewStorageClass returns the controller of the driver's StorageClasses. It manages them as spec.storageClassState of

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/internal/listing"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
@@ -58,13 +59,22 @@ func (c *storageClass) create(ctx context.Context, cluster drivers.Cluster, clas
 	return c.Applier.ApplyTo(ctx, class, desired, live)
 }
 
-// notDefault returns why the named class does not become the default; "" if it does.
+// notDefault returns why the named class does not become the default; "" if it does. Who administers storage may write classes of 1.5 MiB, so
+// one at a time is in memory.
 func (c *storageClass) notDefault(ctx context.Context, record, name string) (why string, err error) {
-	list := &storagev1.StorageClassList{}
-	if err := c.Reader.List(ctx, list); err != nil {
+	var found []storagev1.StorageClass
+	err = listing.Each(ctx, c.Lists, listing.List{Resource: "storageclasses"}, func(class storagev1.StorageClass) error {
+		if isDefault := IsDefaultStorageClass(class.Annotations); isDefault || c.Driver.InTree.Plugin != "" && class.Provisioner == c.Driver.InTree.Plugin {
+			kept := storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class.Name}, Provisioner: class.Provisioner}
+			kept.Annotations = map[string]string{isDefaultStorageClassAnnotation: strconv.FormatBool(isDefault)}
+			found = append(found, kept)
+		}
+		return nil
+	})
+	if err != nil {
 		return "", fmt.Errorf("listing StorageClasses, to see whether there is a default one: %w", err)
 	}
-	return whyNotDefault(c.Driver, record, name, list.Items), nil
+	return whyNotDefault(c.Driver, record, name, found), nil
 }
 
 // whyNotDefault returns why the driver's missing class with this name is not created as the default; "" if it is.

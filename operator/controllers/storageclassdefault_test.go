@@ -1,11 +1,19 @@
 package controllers
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -40,4 +48,30 @@ func TestNotDefaultStorageClass(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOtherClasses: the class of another administrator that is the default is found. Whoever may write classes decides how large and how many
+// they are, so few are read at a time.
+func TestOtherClasses(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.NotEmptyf(t, r.URL.Query().Get("limit"), "the number of classes in a page of %s", r.URL)
+		w.Header().Set("Content-Type", "application/json")
+		class, next := `{"metadata":{"name":"hemp"},"provisioner":"rope.example.com","driver":"rope.example.com"}`, "more"
+		if r.URL.Query().Get("continue") == next {
+			class, next = fmt.Sprintf(`{"metadata":{"name":"chain","annotations":{%q:"true",%q:"true"}},"provisioner":"chain.example.com","driver":"rope.example.com"}`,
+				isDefaultStorageClassAnnotation, isDefaultSnapshotClassAnnotation), ""
+		}
+		fmt.Fprintf(w, `{"metadata":{"continue":%q},"items":[%s]}`, next, class)
+	}))
+	defer server.Close()
+	lists, err := rest.RESTClientFor(&rest.Config{Host: server.URL, APIPath: "/apis",
+		ContentConfig: rest.ContentConfig{GroupVersion: &storagev1.SchemeGroupVersion, NegotiatedSerializer: scheme.Codecs.WithoutConversion()}})
+	require.NoError(t, err)
+	options := ClassOptions{Lists: lists}
+	why, err := (&storageClass{ClassOptions: options}).notDefault(t.Context(), "", "rope")
+	require.NoError(t, err)
+	assert.Equal(t, "StorageClass chain is the default", why)
+	why, err = (&snapshotClass{ClassOptions: options}).notDefault(t.Context(), "", &unstructured.Unstructured{Object: map[string]any{"driver": "rope.example.com"}})
+	require.NoError(t, err)
+	assert.Equal(t, "VolumeSnapshotClass chain is the default", why)
 }

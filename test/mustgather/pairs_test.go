@@ -461,13 +461,16 @@ func limit(t *testing.T, command *exec.Cmd, is, wanted string) {
 	require.NoError(t, os.WriteFile(command.Path, []byte(strings.Replace(string(script), "\n"+is+"\n", "\n"+wanted+"\n", 1)), 0o700))
 }
 
-// TestMemoryOfTheClient: claims that fill the memory of the client keep nothing but the list of these from being collected.
+// TestMemoryOfTheClient: claims and StorageClasses that fill the memory of the client keep nothing but the lists of these from being collected, and
+// missing.txt says so.
 func TestMemoryOfTheClient(t *testing.T) {
 	a := newAPI(t, []string{"harmless"}, 0)
 	large := strings.Repeat("m", 1<<20)
 	for i := range 200 {
 		a.objects["persistentvolumeclaims"] = append(a.objects["persistentvolumeclaims"], object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
 			"metadata": object{"namespace": "aaa", "name": fmt.Sprintf("large-%d", i)}, "spec": object{"volumeName": large}})
+		a.objects["storageclasses"] = append(a.objects["storageclasses"], object{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+			"metadata": object{"name": fmt.Sprintf("large-%d", i)}, "provisioner": "other.example.com", "parameters": object{"a": large}})
 	}
 	folder := filepath.Join(t.TempDir(), "must-gather")
 	command := a.command(folder)
@@ -475,7 +478,9 @@ func TestMemoryOfTheClient(t *testing.T) {
 	out, err := command.CombinedOutput()
 	require.NoErrorf(t, err, "%s", out)
 	files := Files(t, folder)
-	assert.Regexp(t, `(?m)^`+driver+`/persistentvolumeclaims: .{0,900}out of memory.{0,900}$`, files["missing.txt"])
+	for _, kind := range []string{"persistentvolumeclaims", "storageclasses"} {
+		assert.Regexp(t, `(?m)^`+driver+`/`+kind+`: .{0,900}out of memory.{0,900}$`, files["missing.txt"])
+	}
 	assert.Contains(t, files, driver+"/persistentvolumeclaims/team-1.yaml", "the claim to which a volume is bound")
 }
 

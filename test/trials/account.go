@@ -10,6 +10,7 @@ var onAccount = []Attack{
 	{"make one above it with its user, who owns the directory", "as above", "internal/aws/provision TestSquatted/an_access_point_above_the_requested_one,_of_its_user"},
 	{"make one above it with a group that may write there", "as above", "internal/aws/provision TestSquatted/an_access_point_in_whose_directory_the_requested_one's_group_may_write"},
 	{"make an access point of user 0 for the requested path, without the cluster's tag", "as above", "internal/aws/provision TestSquatted/an_access_point_of_user_0_for_the_same_directory,_without_the_tag"},
+	{"make such an access point with the tag, beside one as requested", "as above", "internal/aws/provision TestSquatted/an_access_point_of_user_0_for_the_same_directory,_beside_one_as_requested"},
 	{"make an access point above the requested path, in which each client chooses its user", "as above", "internal/aws/provision TestSquatted/an_access_point_without_a_user"},
 	{"create an access point in a file system while berth aws destroy deletes the listed resources",
 		"each resource is read again right before its deletion, and a file system with an access point that was not shown is kept",
@@ -38,6 +39,8 @@ var onAccount = []Attack{
 		"internal/aws/provision TestSquatted/a_file_system_whose_lifecycle_archives_files"},
 	{"have the file system's files copied to backups, which others in the account may restore", "as above",
 		"internal/aws/provision TestSquatted/a_file_system_that_is_backed_up"},
+	{"keep berth aws create waiting for an access point, by one for another directory with its token and tags", "create refuses such an access point, and names it",
+		"internal/aws/provision TestTokenTaken"},
 	{"put terminal sequences, lines or a long text into what berth aws create prints, by a service that answers in the place of AWS",
 		"each resource is a line of visible characters, and text that does not look like an ID gets into no manifest", "cmd/berth TestHostileFields"},
 }

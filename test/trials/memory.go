@@ -22,4 +22,5 @@ var onMemory = []Attack{
 	{"make the cluster storage operator do nothing but read Subscriptions, while OLM runs a driver's operator",
 		"after an observation, it waits ten times as long as that took", "operator/clusterstorage TestSlowObservation"},
 	{"fill the memory of an administrator who runs berth adopt cleanup, with RoleBindings of very many subjects", "few are read at a time, and only their roles are kept", "migrate/adoption TestBindingsOfStrangers"},
+	{"the same with large StorageClasses and VolumeSnapshotClasses, with permission to write these only", "few are read at a time", "migrate/adoption TestClassesOfStorageAdministrators"},
 }

@@ -50,6 +50,7 @@ var onReports = []Attack{
 	{"make doctor, plans and migrations of everybody fail, with a Subscription whose quantities OLM's API admits and no client decodes",
 		"of the Subscriptions in a list, spec.config is not decoded", "test/reports TestHostileTenant/a_Subscription_that_nobody_decodes"},
 	{"make doctor fail, with a Subscription whose catalog is in no namespace", "doctor treats such a catalog as missing, and goes on", "internal/doctor TestReadInNoNamespace"},
+	{"fill doctor's report with very many StorageClasses that endanger files, or are the default", "classes are read one at a time; a report names some, and counts the others", "internal/doctor TestCrowdedClasses"},
 	{"put a link into a pull request in place of the catalog that CI checks",
 		"commands say where links lead", "cmd/berth TestLinksSayWhereTheyLead"},
 	{"declare one's own findings known, with the baseline in a pull request",

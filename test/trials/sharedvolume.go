@@ -125,6 +125,7 @@ var onSharedVolumes = []Attack{
 		"sharedvolume TestTenants/attacks/reach_into_another's_namespace"},
 	{"get the directory or the access point of another team's claim, and empty it, by the names of a namespace and a claim, where a StorageClass makes that possible",
 		"doctor and an alert name such classes, as the driver reads them", "drivers/efs TestSharedDirectory"},
+	{"read and change the files of another team's claim, where nothing is deleted, by a StorageClass whose claims share a directory and a user, or let others into the directory", "as above", "drivers/efs TestSharedFiles"},
 	{"get the file share of another team's claim of Azure File in the same way",
 		"doctor names such classes, as the driver reads them", "drivers/azurefile TestSharedShare"},
 }

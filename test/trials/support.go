@@ -35,5 +35,7 @@ var onSupport = []Attack{
 	{"fill the archive with claims and SharedVolumes, so that it lacks what the driver and its operator log", "what teams write comes last", "test/mustgather TestTeamsComeLast"},
 	{"fill the disk with claims in very many namespaces, each of which has a file of its own", "the size of all files is checked after each file", "test/mustgather TestSizeOfTeamsFiles"},
 	{"fill the memory of the node where it runs, with large claims or SharedVolumes", "the client may take 4 GiB, and what it then cannot read is listed", "test/mustgather TestMemoryOfTheClient"},
+	{"fill that memory with large StorageClasses, so that the driver's own, or its volumes, are missing and nobody notices", "missing.txt names each list that the client cannot read",
+		"test/mustgather TestMemoryOfTheClient"},
 	{"make must-gather collect snapshots of others, by a class name that contains line breaks", "names that are free texts are quoted", "test/e2e TestMustGatherTakesSnapshots"},
 }

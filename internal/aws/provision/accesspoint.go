@@ -84,6 +84,8 @@ func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point
 		return false, fmt.Errorf("%s, which has its token, is being deleted", what)
 	case of != fileSystem:
 		return true, fmt.Errorf("%s of file system %s has the token %s, want none or one of file system %s; find out who made it, and delete it or use another --name", what, of, token, fileSystem)
+	case other.RootDirectory != nil && aws.ToString(other.RootDirectory.Path) != point.Path:
+		return true, fmt.Errorf("%s for %s has the token %s, want none or one for %s; find out who made it, and delete it or use another --name", what, aws.ToString(other.RootDirectory.Path), token, point.Path)
 	}
 	if err := c.mustBeOurs(what, client.EFSTags(other.Tags)); err != nil {
 		return true, err
@@ -96,7 +98,7 @@ func (c creator) createAccessPoint(ctx context.Context, fileSystem string, point
 // access point with the request's token is no longer the cluster's, or if another access point lets clients write in the directory as the
 // directory's owner.
 func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want AccessPoint) (found *efstypes.AccessPointDescription, _ error) {
-	var refused error
+	var refused, writes error
 	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -112,6 +114,7 @@ func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want Ac
 			case same && ours == nil && len(want.differences(point)) == 0:
 				found = cmp.Or(found, &point)
 			case same && ours == nil:
+				writes = cmp.Or(writes, c.mustNotWrite(point, want))
 				refused = c.mustBeAsAsked(aws.ToString(point.AccessPointId), fmt.Sprintf("user %d:%d and permissions %s", want.UID, want.GID, want.Permissions), want.differences(point))
 			case same && aws.ToString(point.ClientToken) == ownership.PointToken(fileSystem, want.Path):
 				return nil, ours
@@ -123,7 +126,7 @@ func (c creator) findAccessPoint(ctx context.Context, fileSystem string, want Ac
 		}
 	}
 	if found != nil {
-		return found, nil
+		return found, writes
 	}
 	return nil, refused
 }

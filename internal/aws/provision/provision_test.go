@@ -260,13 +260,14 @@ func TestSquatted(t *testing.T) {
 		require.NoError(p.t, err)
 		return made.FileSystemId
 	}
-	point := func(p *place, path string, user *efstypes.PosixUser, tags map[string]string) {
-		id := fileSystem(p, true)
+	pointIn := func(p *place, id *string, token string, user *efstypes.PosixUser, tags map[string]string, root efstypes.RootDirectory) {
 		require.NoError(p.t, p.admin.Clients.Poll(p.t.Context(), func(ctx context.Context) (bool, error) {
-			_, err := p.admin.Clients.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{ClientToken: aws.String("evil"), FileSystemId: id, Tags: efsTags(tags),
-				PosixUser: user, RootDirectory: &efstypes.RootDirectory{Path: &path}})
+			_, err := p.admin.Clients.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{ClientToken: &token, FileSystemId: id, Tags: efsTags(tags), PosixUser: user, RootDirectory: &root})
 			return err == nil, err
 		}))
+	}
+	point := func(p *place, path string, user *efstypes.PosixUser, tags map[string]string) {
+		pointIn(p, fileSystem(p, true), "evil", user, tags, efstypes.RootDirectory{Path: &path})
 	}
 	squatted := func(p *place, fs cloudefs.FileSystem) {
 		fs.CreationToken, fs.Tags = "berth-mine-x7k2p-efs", mine
@@ -308,6 +309,11 @@ func TestSquatted(t *testing.T) {
 		}, []string{"whoever mounts through it is user 0 in /, and so in /a", "--trust-access-point fsap-"}},
 		"an access point of user 0 for the same directory, without the tag": {func(p *place) {
 			point(p, "/b/c", &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(1)}, nil)
+		}, []string{"whoever mounts through it is user 0 in /b/c, and so in /b/c"}},
+		"an access point of user 0 for the same directory, beside one as requested": {func(p *place) {
+			_, err := p.create(p.t.Context(), false)
+			require.NoError(p.t, err)
+			pointIn(p, &p.EFS.FileSystems()[0].ID, "evil", &efstypes.PosixUser{Uid: aws.Int64(0), Gid: aws.Int64(0)}, mine, efstypes.RootDirectory{Path: aws.String("/b/c")})
 		}, []string{"whoever mounts through it is user 0 in /b/c, and so in /b/c"}},
 		"an access point above the requested one, of its user": {func(p *place) {
 			point(p, "/", &efstypes.PosixUser{Uid: aws.Int64(1000), Gid: aws.Int64(1)}, mine)
@@ -440,7 +446,7 @@ func TestPolicyDifferences(t *testing.T) {
 	}
 }
 
-// TestTokenTaken: an access point in another file system has the token.
+// TestTokenTaken: an access point in another file system, or for another directory, has the token.
 func TestTokenTaken(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -455,6 +461,16 @@ func TestTokenTaken(t *testing.T) {
 	p.request.AccessPoints = points
 	_, err = p.create(t.Context(), false)
 	assert.ErrorContains(t, err, "of file system "+other+" has the token "+token)
+
+	token = ownership.PointToken(own, points[1].Path)
+	_, err = p.admin.Clients.EFS.CreateAccessPoint(t.Context(), &efs.CreateAccessPointInput{ClientToken: &token, FileSystemId: &own, Tags: efsTags(map[string]string{"kubernetes.io/cluster/mine-x7k2p": "owned"}),
+		PosixUser: &efstypes.PosixUser{Uid: aws.Int64(1), Gid: aws.Int64(1)}, RootDirectory: &efstypes.RootDirectory{Path: aws.String("/elsewhere")}})
+	require.NoError(t, err)
+	p.request.AccessPoints = points[1:]
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = p.create(ctx, false)
+	assert.ErrorContains(t, err, "for /elsewhere has the token "+token)
 }
 
 // TestDeleting: resources that are being deleted are created again once they are gone.
