@@ -306,3 +306,17 @@ func TestLongHeaders(t *testing.T) {
 	_, err := readLayer(&archive, newBudget(Limits{Size: 1 << 30}), []string{"hold"})
 	assert.ErrorContains(t, err, "the names of the entries of its layers take more than 134217728 bytes")
 }
+
+// TestLargeFile: a file takes as much memory as it has bytes.
+func TestLargeFile(t *testing.T) {
+	const size = 64 << 20
+	var layer bytes.Buffer
+	encoder := gzip.NewWriter(&layer)
+	archive := tar.NewWriter(encoder)
+	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeReg, Size: size}))
+	_, err := archive.Write(make([]byte, size))
+	require.NoError(t, errors.Join(err, archive.Close(), encoder.Close()))
+	used := memory.Allocated(func() { _, err = readLayer(&layer, newBudget(Limits{Size: 2 * size}), []string{"hold"}) })
+	require.NoError(t, err)
+	assert.Less(t, used, uint64(size+size/4), "bytes were allocated")
+}
