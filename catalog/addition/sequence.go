@@ -77,6 +77,9 @@ func (e *edited) append(number int, path []any, added element) error {
 		return err
 	}
 	for _, step := range path {
+		if sequence.Kind == boundedyaml.AliasNode {
+			break
+		}
 		switch step := step.(type) {
 		case string:
 			_, sequence = child(sequence, step)
@@ -87,12 +90,13 @@ func (e *edited) append(number int, path []any, added element) error {
 			return fmt.Errorf("%s has no %v; add the bundle by hand", e.request.File, step)
 		}
 	}
-	if sequence.Kind != boundedyaml.SequenceNode {
+	begin, inBrackets := boundedyaml.Offset(d.Source, sequence.Line, sequence.Column), sequence.Style&boundedyaml.InBrackets != 0
+	if sequence.Kind != boundedyaml.SequenceNode || inBrackets && d.Source[begin] != '[' { // such as an alias, or an anchor before a bracket
 		line, _ := d.Position(path)
 		return fmt.Errorf("%s:%d: expected a list; add the bundle by hand", e.request.File, line)
 	}
 	var at insertion
-	if begin := boundedyaml.Offset(d.Source, sequence.Line, sequence.Column); begin < len(d.Source) && d.Source[begin] == '[' {
+	if inBrackets {
 		at, err = inFlow(sequence, begin, added)
 	} else {
 		at, err = inBlock(d.Source, sequence, added)

@@ -24,6 +24,10 @@ import (
 // pulls is the number of bundles that are read concurrently. Registries take most of the time.
 const pulls = 8
 
+// maxKept is the number of bytes that the files of images may have together if they are kept in memory, where they take nine times as much.
+// The images of an operator's versions have a few MiB at most, and compressed ones stand for ten thousand times their size.
+const maxKept = 384 << 20
+
 // reference says where a bundle comes from and which parts are needed.
 type reference struct {
 	folder, image string // exactly one is set
@@ -42,6 +46,7 @@ type bundleSet struct {
 	store    *document.Store // of payload
 	form     form
 	bundles  map[reference]*bundleResult
+	kept     atomic.Int64 // bytes of the files of images that are kept in memory
 	// render limits the number of bundles that are rendered at once, to save memory.
 	render chan struct{}
 }
@@ -101,6 +106,11 @@ func (s *bundleSet) read(ctx context.Context, r reference, into *bundleResult) (
 	if r.folder == "" {
 		if pulled, err = s.pull(ctx, r); err != nil {
 			return err
+		}
+	}
+	for _, file := range pulled.Files {
+		if !r.lean && s.kept.Add(int64(len(file))) > maxKept {
+			return fmt.Errorf("image %s: with its files, the bundles from images have more than %d bytes; expected fewer: build the catalog from fewer at a time", r.image, maxKept)
 		}
 	}
 	s.render <- struct{}{}

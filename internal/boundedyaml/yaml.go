@@ -89,8 +89,11 @@ const (
 	AliasNode    = yamlv3.AliasNode
 )
 
-// DoubleQuoted is the style of a scalar in double quotes.
-const DoubleQuoted = yamlv3.DoubleQuotedStyle
+// DoubleQuoted is the style of a scalar in double quotes, InBrackets that of a list or a mapping.
+const (
+	DoubleQuoted = yamlv3.DoubleQuotedStyle
+	InBrackets   = yamlv3.FlowStyle
+)
 
 // Encode returns a document with the styles and comments of its nodes, indented by two.
 func Encode(root *Node) ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -263,4 +264,59 @@ func TestLayerExpands(t *testing.T) {
 	left := newBudget(Limits{Size: 16 << 30})
 	_, err = readLayer(&layer, left, []string{"hold"})
 	assert.EqualErrorf(t, err, "one of its layers expands to more than 1100 times its size; expected less", "of %d bytes, %d were read", layer.Len(), left.size-left.left)
+}
+
+// TestRepeatedLayers: the entries of a layer count for each time that an image of an index has it, because each takes time.
+func TestRepeatedLayers(t *testing.T) {
+	const entries = 1024
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for i := range entries {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: fmt.Sprintf("mast/%d", i), Typeflag: tar.TypeReg}))
+	}
+	require.NoError(t, w.Close())
+	image := hostileImage(t)
+	image.blobs = append(image.blobs, archive.Bytes())
+	for range maxLayers {
+		image.manifest["layers"] = append(image.manifest["layers"].([]any), descriptor(layerType, archive.Bytes()))
+	}
+	for platforms, want := range map[int]string{8: "", 9: "its layers have more than 1048576 entries; expected a smaller image"} {
+		address := registry.Start(t, nil)
+		image.upload(t, address, "image")
+		listed := []any{descriptor(imageType, image.text(t))}
+		index := &upload{manifest: map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": slices.Repeat(listed, platforms)}}
+		reference := index.upload(t, address, "index")
+		pulled, err := Pull(t.Context(), reference, Limits{Time: time.Minute, Size: 1 << 30}, "hold")
+		check(t, reference, pulled, err, want)
+	}
+}
+
+// TestLongHeaders: the records of headers are limited like names, also those that no entry keeps.
+func TestLongHeaders(t *testing.T) {
+	records := map[string]string{}
+	for i := range 10_000 {
+		records[fmt.Sprintf("SEA.%d", i)] = ""
+	}
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for archive.Len() < maxNames+maxNames/8 {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: "mast", Typeflag: tar.TypeReg, PAXRecords: records, Format: tar.FormatPAX}))
+	}
+	require.NoError(t, w.Close())
+	_, err := readLayer(&archive, newBudget(Limits{Size: 1 << 30}), []string{"hold"})
+	assert.ErrorContains(t, err, "the names of the entries of its layers take more than 134217728 bytes")
+}
+
+// TestLargeFile: a file takes as much memory as it has bytes.
+func TestLargeFile(t *testing.T) {
+	const size = 64 << 20
+	var layer bytes.Buffer
+	encoder := gzip.NewWriter(&layer)
+	archive := tar.NewWriter(encoder)
+	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeReg, Size: size}))
+	_, err := archive.Write(make([]byte, size))
+	require.NoError(t, errors.Join(err, archive.Close(), encoder.Close()))
+	used := memory.Allocated(func() { _, err = readLayer(&layer, newBudget(Limits{Size: 2 * size}), []string{"hold"}) })
+	require.NoError(t, err)
+	assert.Less(t, used, uint64(size+size/4), "bytes were allocated")
 }

@@ -147,6 +147,10 @@ func TestHostilePlatforms(t *testing.T) {
 		{"an index in the index", []entry{{one(), linux("amd64")}}, func(m []any) []any {
 			return append(m, map[string]any{"mediaType": indexType, "size": 1, "digest": m[0].(map[string]any)["digest"], "platform": linux("arm64")})
 		}, `it lists another list of images, sha256:.*; expected a list of images only`},
+		{"another file in what does not say that it is an image", []entry{{one(), linux("amd64")}, {other(), linux("s390x")}}, func(m []any) []any {
+			m[1].(map[string]any)["mediaType"] = "application/vnd.example.chart"
+			return m
+		}, `it lists sha256:[0-9a-f]{64} of media type "application/vnd.example.chart"; expected images only, .*`},
 		{"too many images", []entry{{one(), linux("amd64")}}, func(m []any) []any {
 			for len(m) <= 64 {
 				m = append(m, m[0])

@@ -50,14 +50,16 @@ func contentErrorf(format string, args ...any) error {
 type budget struct {
 	size, left       int64
 	keepable, unkept int64 // how many bytes may be kept in memory, and how many of them still may
-	entries, names   int   // how many entries of layers may still be read, and how many bytes their names may still have
+	entries, names   int   // how many entries of layers may still be visited, and how many bytes their names may still have
 }
 
-// maxEntries is the number of entries that the layers of an image may have together, maxNames the number of bytes of their names, with the
-// folders above files that are read. Images of operating systems have some tens of thousands of entries, and names of some MiB.
+// maxEntries is the number of entries that the layers of an image may have together, each for every time that a platform has its layer.
+// maxNames is the number of bytes of their names and long headers, with the folders above files that are read. Images of operating systems
+// have some tens of thousands of entries, and names of some MiB. A header is long beyond maxHead bytes.
 const (
 	maxEntries = 1 << 20
 	maxNames   = 128 << 20
+	maxHead    = 2 << 10
 )
 
 func newBudget(limits Limits) *budget {
@@ -87,10 +89,18 @@ func (b *budget) name(n int) error {
 
 // entry counts an entry of a layer, whose name is kept in memory.
 func (b *budget) entry(name string) error {
-	if b.entries--; b.entries < 0 {
-		return contentErrorf("its layers have more than %d entries; expected a smaller image", maxEntries)
+	if err := b.visit(1); err != nil {
+		return err
 	}
 	return b.name(len(name))
+}
+
+// visit counts entries that are read, or that are visited once more because another image has the same layer.
+func (b *budget) visit(n int) error {
+	if b.entries -= n; b.entries < 0 {
+		return contentErrorf("its layers have more than %d entries; expected a smaller image", maxEntries)
+	}
+	return nil
 }
 
 func (b *budget) exceeded() error {
@@ -184,11 +194,15 @@ const (
 	smallLayer = 64 << 20
 )
 
-// expanded reads the expanded bytes of a stream.
+// expanded reads the expanded bytes of a stream. While it reads a header, it counts the bytes beyond maxHead as names: decoding the records
+// of a header takes far longer than reading a file.
 type expanded struct {
 	io.Reader
 	stream *source
 	length int64
+	left   *budget
+	head   int // how many bytes of a header may still be read for free
+	inHead bool
 }
 
 func (e *expanded) Read(p []byte) (int, error) {
@@ -196,7 +210,24 @@ func (e *expanded) Read(p []byte) (int, error) {
 	if e.length += int64(n); e.length > smallLayer+maxRatio*e.stream.length {
 		return 0, contentErrorf("one of its layers expands to more than %d times its size; expected less", maxRatio)
 	}
+	if e.inHead {
+		free := min(n, e.head)
+		e.head -= free
+		if long := e.left.name(n - free); long != nil {
+			return 0, long
+		}
+	}
 	return n, err
+}
+
+// next reads the next header of an archive of the expanded bytes.
+func (e *expanded) next(archive *tar.Reader) (*tar.Header, error) {
+	if _, err := io.Copy(io.Discard, archive); err != nil { // what was not read of the file before
+		return nil, err
+	}
+	e.inHead, e.head = true, maxHead
+	defer func() { e.inHead = false }()
+	return archive.Next()
 }
 
 func unpack(stream *source, left *budget, folders []string) (*layer, error) {
@@ -206,9 +237,10 @@ func unpack(stream *source, left *budget, folders []string) (*layer, error) {
 	}
 	defer plain.Close()
 	l := &layer{folders: folders, names: map[string]kind{}, files: map[string][]byte{}, removals: map[string]bool{}}
-	budgeted := left.reader(&expanded{Reader: plain, stream: stream})
+	content := &expanded{Reader: plain, stream: stream, left: left}
+	budgeted := left.reader(content)
 	for archive := tar.NewReader(budgeted); ; {
-		header, err := archive.Next()
+		header, err := content.next(archive)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -285,7 +317,8 @@ func (l *layer) read(header *tar.Header, content io.Reader, left *budget) error 
 	if err := left.keep(name, header.Size); err != nil {
 		return err
 	}
-	data, err := io.ReadAll(content)
+	data := make([]byte, header.Size) // io.ReadAll would take more than twice as much
+	_, err := io.ReadFull(content, data)
 	l.files[name] = data
 	return err
 }

@@ -320,8 +320,10 @@ func (m *manifest) images() (images []v1.Descriptor, err error) {
 		switch {
 		case d.MediaType.IsIndex():
 			return nil, contentErrorf("it lists another list of images, %s; expected a list of images only", d.Digest)
-		case isForNobody || !d.MediaType.IsImage():
+		case isForNobody:
 			continue
+		case !d.MediaType.IsImage(): // CRI-O and Podman choose by platform alone, and run what they get
+			return nil, contentErrorf("it lists %s of media type %q; expected images only, and others for the platform %s", d.Digest, d.MediaType, unknownPlatform)
 		}
 		if err := checkNotForeign(d); err != nil {
 			return nil, err
@@ -387,14 +389,17 @@ func checkNotForeign(d v1.Descriptor) error {
 func (p *pulling) files(ctx context.Context, image platformImage) (map[string][]byte, error) {
 	s := &stack{}
 	for _, d := range image.layers {
-		if p.layers[d.Digest] == nil {
-			read, err := p.layer(ctx, d)
-			if err != nil {
-				return nil, err
-			}
+		read, err := p.layers[d.Digest], error(nil)
+		if read == nil {
+			read, err = p.layer(ctx, d)
 			p.layers[d.Digest] = read
+		} else {
+			err = p.left.visit(len(read.names) + len(read.gone))
 		}
-		s.layers = append(s.layers, p.layers[d.Digest])
+		if err != nil {
+			return nil, err
+		}
+		s.layers = append(s.layers, read)
 	}
 	if err := s.checkLinks(); err != nil {
 		return nil, err

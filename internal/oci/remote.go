@@ -110,6 +110,7 @@ func Digests(ctx context.Context, reference string) (all []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	seen := map[v1.Hash]bool{} // lists may have the same list many times, in lists that they have many times
 	var add func(ref name.Reference, depth int) error
 	add = func(ref name.Reference, depth int) error {
 		found, err := remote.Get(ref, remoteOptions(ctx)...)
@@ -135,6 +136,10 @@ func Digests(ctx context.Context, reference string) (all []string, err error) {
 			return contentErrorf("image %s lists %d images, in lists %d below each other; expected at most %d and %d", ref, len(list.Manifests), depth, maxManifests, maxNesting)
 		}
 		for _, child := range list.Manifests {
+			if seen[child.Digest] {
+				continue
+			}
+			seen[child.Digest] = true
 			all = append(all, child.Digest.String())
 			if !child.MediaType.IsIndex() {
 				continue

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -186,6 +187,32 @@ func TestEndlessAnswers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRepeatedLists: a list that has the same list many times, which has another one many times, takes one request for each list.
+func TestRepeatedLists(t *testing.T) {
+	var requests atomic.Int32
+	address := registry.Start(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/manifests/") {
+				requests.Add(1)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	image := hostileImage(t, "one.tar")
+	image.upload(t, address, "image")
+	listed := descriptor(imageType, image.text(t))
+	var reference string
+	for range maxNesting {
+		list := &upload{manifest: map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": slices.Repeat([]any{listed}, 8)}}
+		reference, listed = list.upload(t, address, "list"), descriptor(indexType, list.text(t))
+	}
+	all, err := Digests(t.Context(), reference)
+	require.NoError(t, err)
+	slices.Sort(all)
+	assert.Len(t, slices.Compact(all), 1+maxNesting)
+	assert.EqualValues(t, maxNesting, requests.Load(), "requests for %d lists", maxNesting)
 }
 
 func notFound(w http.ResponseWriter) bool {

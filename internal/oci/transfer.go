@@ -32,11 +32,16 @@ type Transfer struct {
 	Allowed func(context.Context, *Whole) error
 
 	copied atomic.Int64
+	parts  atomic.Int64 // of all images that were inspected
 	flight singleflight.Group
 
 	mu      sync.Mutex
 	missing map[string]bool // whether the destination lacks a part, by the key of each part looked up
 }
+
+// maxAllParts is the number of manifests and blobs that the images of a transfer may have together. Each takes up to a kilobyte of memory. The
+// images of a whole public catalog have some hundred thousand.
+const maxAllParts = 2 << 20
 
 // Copied returns the number of bytes that have been copied.
 func (t *Transfer) Copied() int64 { return t.copied.Load() }
@@ -59,6 +64,9 @@ func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error
 	w, err := walkImage(ctx, t.From, reference, t.Platforms...)
 	if err != nil {
 		return nil, &sourceError{err}
+	}
+	if t.parts.Add(int64(len(w.manifests)+len(w.blobs))) > maxAllParts {
+		return nil, contentErrorf("image %s: with it, the images have more than %d manifests and blobs together; expected fewer: mirror fewer packages at a time", reference, maxAllParts)
 	}
 	if t.Allowed != nil {
 		if err := t.Allowed(ctx, w); err != nil {

@@ -85,4 +85,13 @@ var onCatalogs = []Attack{
 	{"the same with the name of a phase, in each version of a list and a prediction", "a version has 100 characters of it", "catalog/fbc/lifecycle TestLongPhase"},
 	{"make a command parse a template in JSON again for each of thousands of faults", "a document is parsed once for all its faults", "cmd/berth TestCosts/catalog_build/repeated_--output-dir_OUT"},
 	{"put an instruction into the Dockerfile of a catalog, by the name of its folder", "names of letters, digits and `._+~@,=-` are accepted", "catalog/build TestDockerfileOfNamedFolder"},
+	{"repeat a layer with very many entries 128 times in each of 64 images of an index", "the entries of a layer count each time that an image has it", "internal/oci TestRepeatedLayers"},
+	{"give the entries of a layer headers of a megabyte, which take fifty times as long to decode as a file", "headers of more than 2 KiB count like names", "internal/oci TestLongHeaders"},
+	{"fill memory with one file of 2 GiB in an image of 2 MB", "a file takes as much memory as it has bytes", "internal/oci TestLargeFile"},
+	{"list what CRI-O runs on a platform under a media type that a check takes for no image", "an index may list images only, and others for the platform unknown/unknown", "internal/oci TestHostilePlatforms/another_file_in_what_does_not_say_that_it_is_an_image"},
+	{"compress a signature of a few kilobytes again and again, so that it expands to terabytes", "a signature is compressed once at most, and expands to 4 MiB at most", "catalog/mirror/policy TestCompressedSignature"},
+	{"fill memory with 16,000 blobs that each of very many images lists", "the images of a mirror have at most two million manifests and blobs together", "internal/oci TestManyParts"},
+	{"list the same list 64 times in lists of lists, so that `berth catalog unmirror` asks the mirror for each of millions", "each list is read once", "internal/oci TestRepeatedLists"},
+	{"fill memory with the files of a few small images that a template names", "the files that are kept in memory have at most 384 MiB together", "catalog/build TestManyLargeImages"},
+	{"crash `berth catalog add` with a list that an alias stands for", "such a list is left to the user", "catalog/addition TestAddRefuses/an_alias_above"},
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -17,6 +18,7 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/api"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // parallel is the number of concurrent requests to a server.
@@ -45,12 +47,45 @@ type budget struct {
 	spent atomic.Int64
 }
 
-// spend counts a message. It fails if that exceeds the limit.
+// perValue is about how many bytes of memory a message or an element of a list takes, besides its text: an empty one takes two bytes of the
+// message that it is in. perMark is the same for a comma or a bracket, of which texts in JSON have one for each value. Real texts have one in
+// thirty characters.
+const (
+	perValue = 96
+	perMark  = 8
+)
+
+// spend counts a message, and the memory that its values take. It fails if that exceeds the limit.
 func (b *budget) spend(m proto.Message) error {
-	if b.spent.Add(int64(proto.Size(m))) > b.limit {
-		return fmt.Errorf("the catalog has more than %d bytes", b.limit)
+	if b.spent.Add(int64(proto.Size(m))+memory(m.ProtoReflect())) > b.limit {
+		return fmt.Errorf("the catalog has more than %d bytes, or more values than fit", b.limit)
 	}
 	return nil
+}
+
+// memory returns about how many bytes the values in a message take, besides its text.
+func memory(m protoreflect.Message) (n int64) {
+	n = perValue
+	add := func(v protoreflect.Value) {
+		switch v := v.Interface().(type) {
+		case protoreflect.Message:
+			n += memory(v)
+		case string:
+			n += perMark * int64(strings.Count(v, ",")+strings.Count(v, "[")+strings.Count(v, "{"))
+		}
+	}
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !field.IsList() {
+			add(v)
+			return true
+		}
+		n += perValue * int64(v.List().Len())
+		for i := range v.List().Len() {
+			add(v.List().Get(i))
+		}
+		return true
+	})
+	return n
 }
 
 // list lists the entries of all channels, each with its bundle.

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -238,24 +239,40 @@ func summary(t *testing.T, c *fbc.Catalog, packages ...string) map[string]packag
 	return all
 }
 
-// listing is a server whose bundles never end.
-type listing struct{ api.RegistryClient }
+// listing is a server that lists the same bundle forever.
+type listing struct {
+	api.RegistryClient
+	bundle *api.Bundle
+}
 
-func (listing) ListBundles(ctx context.Context, _ *api.ListBundlesRequest, _ ...grpc.CallOption) (api.Registry_ListBundlesClient, error) {
-	return endless{ctx: ctx}, nil
+func (l listing) ListBundles(ctx context.Context, _ *api.ListBundlesRequest, _ ...grpc.CallOption) (api.Registry_ListBundlesClient, error) {
+	return &endless{ctx: ctx, bundle: l.bundle}, nil
 }
 
 type endless struct {
 	grpc.ClientStream
-	ctx context.Context
+	ctx    context.Context
+	bundle *api.Bundle
+	sent   int
 }
 
-func (e endless) Recv() (*api.Bundle, error) {
-	return &api.Bundle{CsvName: "tide.v1.0.0", CsvJson: strings.Repeat("x", 1000)}, e.ctx.Err()
+func (e *endless) Recv() (*api.Bundle, error) {
+	if e.sent++; e.sent > 300 {
+		return nil, errors.New("nothing has ended the list")
+	}
+	return e.bundle, e.ctx.Err()
 }
 
-// TestLimit: a catalog is kept in memory, so its size is bounded.
+// TestLimit: a catalog is kept in memory, so its size is bounded, with the values that take next to nothing in a message.
 func TestLimit(t *testing.T) {
-	_, err := fetch(t.Context(), listing{}, nil, 100_000)
-	assert.ErrorContains(t, err, "the catalog has more than 100000 bytes")
+	for what, bundle := range map[string]*api.Bundle{
+		"text":             {CsvName: "tide.v1.0.0", CsvJson: strings.Repeat("x", 1000)},
+		"nothing":          {},
+		"empty texts":      {Skips: make([]string, 10)},
+		"values in JSON":   {CsvJson: "[{},{},{},{}]"},
+		"empty properties": {Properties: slices.Repeat([]*api.Property{{}}, 10)},
+	} {
+		_, err := fetch(t.Context(), listing{bundle: bundle}, nil, 20_000)
+		assert.ErrorContains(t, err, "the catalog has more than 20000 bytes, or more values than fit", what)
+	}
 }

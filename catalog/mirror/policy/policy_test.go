@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"bytes"
+	"compress/flate"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -11,6 +12,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -340,6 +342,32 @@ func TestManyLargeSignatures(t *testing.T) {
 	}
 	_, err := i.check(t, of(i.host, `{"type": "insecureAcceptAnything"}`), i.byDigest())
 	mustBe(t, err, i.server+": its signatures have more than 67108864 bytes together; expected fewer")
+}
+
+// TestCompressedSignature: a lookaside server decides how long it takes to read a signature.
+func TestCompressedSignature(t *testing.T) {
+	const ofUnknownType, compressed = "\xbf", "\xa3\x01" // packets to the end of the text around them
+	deflate := func(text []byte) []byte {
+		packet := bytes.NewBufferString(compressed)
+		w, err := flate.NewWriter(packet, flate.BestCompression)
+		require.NoError(t, err)
+		_, err = w.Write(text)
+		require.NoError(t, errors.Join(err, w.Close()))
+		return packet.Bytes()
+	}
+	long := append([]byte(ofUnknownType), make([]byte, 5<<20)...)
+	for want, signature := range map[string][]byte{
+		"it expands to more than 4194304 bytes; expected a signature": deflate(long),
+		"a part of it is compressed; expected all of it, or nothing":  deflate(deflate(long)),
+		"part of it is compressed; expected all of it, or nothing":    append([]byte{0x80 | 15<<2, 1, 0}, deflate(long)...),
+		"it cannot be expanded: flate: ":                              []byte(compressed + "\xff"),
+		"it is no OpenPGP message: ":                                  []byte(ofUnknownType),
+	} {
+		i := newImage(t)
+		i.put(t, i.digest, signature)
+		_, err := i.check(t, of(i.host, fmt.Sprintf(`{"type": "signedBy", "keyType": "GPGKeys", "keyData": %q}`, newPerson(t).public(t))), i.byDigest())
+		mustBe(t, err, want)
+	}
 }
 
 // TestUnknown: what a policy wants and this package does not know refuses images, or the policy.

@@ -21,6 +21,10 @@ import (
 	"golang.org/x/crypto/openpgp"
 	//lint:ignore SA1019 likewise
 	"golang.org/x/crypto/openpgp/armor"
+	//lint:ignore SA1019 likewise
+	pgperrors "golang.org/x/crypto/openpgp/errors"
+	//lint:ignore SA1019 likewise
+	"golang.org/x/crypto/openpgp/packet"
 
 	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/oci"
@@ -147,7 +151,11 @@ func simple(signature []byte, keys [][]byte) (payload []byte, err error) {
 	if block, err := armor.Decode(bytes.NewReader(signature)); err == nil {
 		body = block.Body
 	}
-	message, err := openpgp.ReadMessage(body, ring, nil, nil)
+	packets, err := expand(body)
+	if err != nil {
+		return nil, err
+	}
+	message, err := openpgp.ReadMessage(bytes.NewReader(packets), ring, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("it is no OpenPGP message: %w", err)
 	}
@@ -173,6 +181,39 @@ func simple(signature []byte, keys [][]byte) (payload []byte, err error) {
 		return nil, fmt.Errorf("its key %X has expired", message.SignedByKeyId)
 	}
 	return payload, nil
+}
+
+// expand returns the packets of an OpenPGP message, which may be compressed as a whole, as gpg does it. The library skips unknown packets in
+// compressed ones in compressed ones, of which a few kilobytes stand for terabytes.
+func expand(message io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(message)
+	if err != nil {
+		return nil, err
+	}
+	first, err := packet.Read(bytes.NewReader(text))
+	if whole, is := first.(*packet.Compressed); is && err == nil {
+		if text, err = io.ReadAll(io.LimitReader(whole.Body, maxSignature+1)); err != nil {
+			return nil, fmt.Errorf("it cannot be expanded: %w", err)
+		}
+	}
+	if len(text) > maxSignature {
+		return nil, fmt.Errorf("it expands to more than %d bytes; expected a signature", maxSignature)
+	}
+	for rest := bytes.NewReader(text); ; {
+		next, err := packet.Read(rest)
+		unknown := pgperrors.UnknownPacketTypeError(0)
+		if err != nil && !errors.As(err, &unknown) {
+			return text, nil // its end, or what the library does not read either
+		}
+		switch next := next.(type) {
+		case *packet.Compressed:
+			return nil, errors.New("a part of it is compressed; expected all of it, or nothing")
+		case *packet.LiteralData:
+			if _, err := io.Copy(io.Discard, next.Body); err != nil {
+				return nil, err
+			}
+		}
+	}
 }
 
 // byKey fails unless a signature of cosign is by one of the keys.

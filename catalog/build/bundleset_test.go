@@ -1,0 +1,27 @@
+package build
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/berth-csi/berth/lab/registry"
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// TestManyLargeImages: the bundles of Berth's templates are kept in memory, so their images are limited together; those of opm's are not.
+func TestManyLargeImages(t *testing.T) {
+	t.Chdir(t.TempDir())
+	catalogs.WriteBundle(t, "tide", "tide", "1.0.0", "")
+	image := registry.Start(t, nil) + "/tide:v1.0.0"
+	catalogs.PushBundle(t, "tide", "tide", image)
+	s, err := newBundleSet(t.Context(), Options{})
+	require.NoError(t, err)
+	defer s.store.Close()
+	s.kept.Store(maxKept - 1)
+	own, lean := reference{image: image}, reference{image: image, lean: true}
+	require.NoError(t, s.fill(t.Context(), []reference{own, lean}))
+	assert.ErrorContains(t, s.bundles[own].err, "with its files, the bundles from images have more than 402653184 bytes; expected fewer")
+	assert.NoError(t, s.bundles[lean].err)
+}
