@@ -26,7 +26,7 @@ var combinations = append(olmVersions(),
 
 // olmVersions returns the rows with the pinned OLM, each of which a suite tests.
 func olmVersions() (all []combination) {
-	for _, v := range [][2]string{{"1.29.6", "4.16"}, {"1.30.14", "4.17"}, {"1.31.14", "4.18"}, {"1.32.9", "4.19"}, {"1.33.1", "4.20"}, {"1.35.3", "4.22"}, {"1.36.3", "4.23, 5.0"}} {
+	for _, v := range [][2]string{{"1.29.5", "4.16"}, {"1.30.14", "4.17"}, {"1.31.4", "4.18"}, {"1.32.9", "4.19"}, {"1.33.1", "4.20"}, {"1.35.3", "4.22"}, {"1.36.3", "4.23, 5.0"}} {
 		c := combination{kubernetes: v[0], openshift: v[1], olm: "0.46", tested: map[string]string{}}
 		for _, column := range columns {
 			c.tested[column] = c.suite()
