@@ -3,8 +3,10 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 
+	"golang.org/x/mod/semver"
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,10 +15,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/lab/cluster/crds"
+	"github.com/berth-csi/berth/lab/cluster/tools"
 )
 
-// readDefinitions reads CustomResourceDefinitions from files.
+// readDefinitions reads CustomResourceDefinitions from files, without rules that the cluster's version of Kubernetes cannot read.
 func readDefinitions(files []string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	kubernetes, _, err := tools.Kubernetes()
+	if err != nil {
+		return nil, err
+	}
 	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range files {
 		definitions, err := crds.Read(file)
@@ -25,7 +32,38 @@ func readDefinitions(files []string) ([]*apiextensionsv1.CustomResourceDefinitio
 		}
 		all = append(all, definitions...)
 	}
+	if semver.Compare(kubernetes, addressRules) < 0 {
+		for _, definition := range all {
+			for _, version := range definition.Spec.Versions {
+				dropRulesOfAddresses(version.Schema.OpenAPIV3Schema)
+			}
+		}
+	}
 	return all, nil
+}
+
+// addressRules is the first version of Kubernetes whose rules in CEL can call functions of IP addresses, and ofAddresses matches such calls.
+// The OpenShift of an earlier Kubernetes has definitions without these rules.
+const addressRules = "v1.31.0"
+
+var ofAddresses = regexp.MustCompile(`\b(isIP|ip|isCIDR|cidr)\(`)
+
+// dropRulesOfAddresses removes the rules that call functions of IP addresses from a schema, which may be nil.
+func dropRulesOfAddresses(schema *apiextensionsv1.JSONSchemaProps) {
+	if schema == nil {
+		return
+	}
+	schema.XValidations = slices.DeleteFunc(schema.XValidations, func(r apiextensionsv1.ValidationRule) bool { return ofAddresses.MatchString(r.Rule) })
+	for name, property := range schema.Properties {
+		dropRulesOfAddresses(&property)
+		schema.Properties[name] = property
+	}
+	if schema.Items != nil {
+		dropRulesOfAddresses(schema.Items.Schema)
+	}
+	if schema.AdditionalProperties != nil {
+		dropRulesOfAddresses(schema.AdditionalProperties.Schema)
+	}
 }
 
 // createDefinitions creates CustomResourceDefinitions and waits until their APIs are served.
