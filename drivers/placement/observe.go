@@ -2,10 +2,8 @@ package placement
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,29 +99,6 @@ func readClusterCSIDriver(custom *metav1.ObjectMeta) *ClusterCSIDriver {
 	}
 	return &ClusterCSIDriver{
 		UID: custom.UID, Namespace: custom.Annotations[NamespaceAnnotation], NamespaceUID: types.UID(custom.Annotations[NamespaceUIDAnnotation]),
-		NamedAt: namedAt(custom),
+		Created: custom.CreationTimestamp.Time,
 	}
-}
-
-// namedAt returns when the annotation was last written, or an earlier time. The API server records for each field manager when it last changed
-// any of its fields. So the record of a manager that also owns other fields shows nothing: it may have changed these later, when somebody else
-// had already taken the name. Without a record that shows it, namedAt returns when the object was created.
-func namedAt(custom *metav1.ObjectMeta) time.Time {
-	at := custom.CreationTimestamp.Time
-	for _, entry := range custom.ManagedFields {
-		var fields map[string]map[string]map[string]json.RawMessage
-		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue
-		}
-		annotations := fields["f:metadata"]["f:annotations"]
-		_, wrote := annotations["f:"+NamespaceAnnotation]
-		for _, beside := range []string{".", "f:" + NamespaceAnnotation, "f:" + NamespaceUIDAnnotation} {
-			delete(annotations, beside)
-		}
-		nothingElse := len(fields) == 1 && len(fields["f:metadata"]) == 1 && len(annotations) == 0
-		if wrote && nothingElse && entry.Time.After(at) {
-			at = entry.Time.Time
-		}
-	}
-	return at
 }

@@ -69,10 +69,12 @@ type Observed struct {
 // ClusterCSIDriver holds the information about the namespace in a driver's ClusterCSIDriver.
 type ClusterCSIDriver struct {
 	UID types.UID
-	// Namespace and NamespaceUID are its annotations. NamedAt is when Namespace was last written, or earlier.
+	// Created is when it was created. The API server records when each field manager last changed any of its fields, which does not show
+	// when Namespace was written.
+	Created time.Time
+	// Namespace and NamespaceUID are its annotations.
 	Namespace    string
 	NamespaceUID types.UID
-	NamedAt      time.Time
 }
 
 // Namespace is the state of a namespace.
@@ -283,8 +285,8 @@ func (d *decider) placeAsAnnotated() {
 	case !exists:
 		d.refuse(Missing, name, fmt.Sprintf("the annotation %s names the namespace %s, which does not exist. Create it and then %s",
 			NamespaceAnnotation, name, lowerFirst(d.annotate(name, ""))))
-	case uid == "" && !d.proven(name) && namespace.Created.After(d.Driver.NamedAt):
-		d.refuse(Unproven, name, fmt.Sprintf("the annotation %s names the namespace %s, and nothing shows that the annotation is newer: anybody may have created the namespace, "+
+	case uid == "" && !d.proven(name) && namespace.Created.After(d.Driver.Created):
+		d.refuse(Unproven, name, fmt.Sprintf("the annotation %s names the namespace %s, which is newer than the ClusterCSIDriver: anybody may have created the namespace, "+
 			"and would get the driver's permissions and credentials. If you trust it, confirm that: %s",
 			NamespaceAnnotation, name, d.annotate(name, namespace.UID)))
 	default:

@@ -40,7 +40,7 @@ func foreign(namespace string, minutes int) placement.Reference {
 
 func TestDecide(t *testing.T) {
 	annotated := func(namespace string, uid types.UID) *placement.ClusterCSIDriver {
-		return &placement.ClusterCSIDriver{UID: "driver", Namespace: namespace, NamespaceUID: uid, NamedAt: at(10)}
+		return &placement.ClusterCSIDriver{UID: "driver", Namespace: namespace, NamespaceUID: uid, Created: at(10)}
 	}
 	fresh := annotated("", "")
 	terminating := func(n placement.Namespace) placement.Namespace { n.Terminating = true; return n }

@@ -338,8 +338,9 @@ func (w *walker) lose(namespace string, restored func()) {
 // move has a driver in a namespace of an administrator's choice.
 func (w *walker) move(d drivers.Driver, namespace string) {
 	w.t.Helper()
-	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	w.patchDriver(d, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:null}}}`, placement.NamespaceAnnotation, namespace, placement.NamespaceUIDAnnotation))
+	chosen := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	w.create(chosen)
+	w.patchDriver(d, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}}}`, placement.NamespaceAnnotation, namespace, placement.NamespaceUIDAnnotation, chosen.UID))
 	cluster.Eventually(w.t, limit, "driver "+d.Name+" to be in namespace "+namespace, w.isIn(d, namespace))
 }
 
