@@ -275,7 +275,7 @@ func TestTeam(t *testing.T) {
 	deleted := map[string]string{servedSharedVolumes: listOf(),
 		"/api/v1/namespaces/shop/persistentvolumeclaims": listOf(`{"metadata":{"name":"data","deletionTimestamp":"2026-11-30T18:00:28Z","finalizers":["kubernetes.io/pvc-protection","example.com/backup"]},"status":{"phase":"Bound"}}`,
 			`{"metadata":{"name":"old","deletionTimestamp":"2026-11-30T18:00:28Z","finalizers":["example.com/backup"]},"status":{"phase":"Pending"}}`, `{"metadata":{"name":"fine"},"status":{"phase":"Bound"}}`),
-		"/api/v1/namespaces/shop/pods": listOf(`{"metadata":{"name":"web"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},{"name":"w","persistentVolumeClaim":{"claimName":"fine"}}]},"status":{"phase":"Running"}}`,
+		"/api/v1/namespaces/shop/pods": listOf(`{"metadata":{"name":"web"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}},{"name":"w","persistentVolumeClaim":{"claimName":"fine"}},{"name":"x","persistentVolumeClaim":{"claimName":"data","readOnly":true}}]},"status":{"phase":"Running"}}`,
 			`{"metadata":{"name":"ended"},"spec":{"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"data"}}]},"status":{"phase":"Succeeded"}}`)}
 	hidden := map[string]string{servedSharedVolumes: listOf(), "/api/v1/namespaces/shop/persistentvolumeclaims": deleted["/api/v1/namespaces/shop/persistentvolumeclaims"]}
 	for _, test := range []struct {

@@ -167,7 +167,7 @@ func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings
 	list := escape.Command("oc -n %s get pvc", t.namespace)
 	results = append(results, waiting.rest(claimNotBound, "claim", list)...)
 	if len(deleted.kept) > 0 {
-		users, err := t.users(ctx, p)
+		users, err := t.users(ctx, p, deleted.kept)
 		for _, of := range deleted.kept {
 			results = append(results, t.judgeDeleted(of, users[of.Metadata.Name]))
 		}
@@ -179,13 +179,21 @@ func (t *team) examineClaims(ctx context.Context, p *examinedDriver) ([]findings
 	return results, nil
 }
 
-// users returns the pods that keep claims from being deleted, by the claim. Pods that have ended keep none.
-func (t *team) users(ctx context.Context, p *examinedDriver) (map[string][]string, error) {
+// users returns the pods that keep these claims from being deleted, by the claim. Pods that have ended keep none.
+func (t *team) users(ctx context.Context, p *examinedDriver, claims []claim) (map[string][]string, error) {
 	of := map[string][]string{}
+	for _, claim := range claims {
+		of[claim.Metadata.Name] = nil
+	}
 	return of, each(ctx, p.Cluster, corev1.SchemeGroupVersion, listing.List{Resource: "pods", Namespace: t.namespace}, func(user teamPod) error {
-		for _, claim := range user.claims() {
-			if user.Status.Phase != corev1.PodSucceeded && user.Status.Phase != corev1.PodFailed {
-				of[claim] = append(of[claim], user.Metadata.Name)
+		if user.Status.Phase == corev1.PodSucceeded || user.Status.Phase == corev1.PodFailed {
+			return nil
+		}
+		used := user.claims()
+		slices.Sort(used)
+		for _, claim := range slices.Compact(used) {
+			if users, asked := of[claim]; asked {
+				of[claim] = append(users, user.Metadata.Name)
 			}
 		}
 		return nil
