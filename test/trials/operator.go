@@ -34,6 +34,8 @@ var onOperator = []Attack{
 	{"make an OpenStack operator read files of its own pod, such as endless ones, by paths in the Secret with the credentials",
 		"the operator drops all paths, and reads certificates from the Secret itself", "drivers/manila/controller TestNoFilesOfThePod"},
 	{"make an OpenStack operator ask a server whose answer does not end, by the address in that Secret", "operators read 16 MiB of an answer", "drivers/manila/controller TestEndlessAnswer"},
+	{"fill the memory of vSphere's operator with hosts without end, by a server in the place of a vCenter whose certificate nobody verifies", "operators read 8 MiB of all answers together",
+		"drivers/vsphere/controller TestEndlessHosts"},
 	{"fill etcd with StorageClasses, by a Manila of one's own with very many share types", "the operator makes at most 200 classes, and says how many it leaves out",
 		"drivers/manila/controller TestManyShareTypes"},
 	{"make Manila offer other share types each time an operator asks", "the limit of 200 includes the classes of earlier offers", "operator/controllers TestLimitClasses"},

@@ -25,9 +25,11 @@ type session struct {
 	url      string
 	content  serviceContent
 	loggedIn bool
+	left     int64 // how many more bytes of answers are read
 }
 
-// answerLimit is the maximum number of bytes that are read from an answer, and logoutTimeout the maximum time for ending a session.
+// answerLimit is the maximum number of bytes that are read from all answers of a session, because a server may say that there are more hosts
+// forever. logoutTimeout is the maximum time for ending a session.
 const (
 	answerLimit   = 8 << 20
 	logoutTimeout = 5 * time.Second
@@ -64,6 +66,7 @@ func (v vCenter) connect(ctx context.Context, roots *x509.CertPool) (*session, e
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: v.insecure} // as the cloud configuration says
 	s := &session{
+		left: answerLimit,
 		http: &http.Client{Jar: jar, Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		url:  (&url.URL{Scheme: "https", Host: net.JoinHostPort(v.server, strconv.Itoa(v.port)), Path: "/sdk"}).String(),
 	}
@@ -206,9 +209,12 @@ func (s *session) call(ctx context.Context, method string, request, response any
 		return err
 	}
 	defer answer.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, answerLimit))
+	content, err := io.ReadAll(io.LimitReader(answer.Body, s.left))
 	if err != nil {
 		return err
+	}
+	if s.left -= int64(len(content)); s.left == 0 {
+		return fmt.Errorf("its answers have more than %d MiB", answerLimit>>20)
 	}
 	return decode(answer.Status, content, response)
 }
