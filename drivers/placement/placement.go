@@ -269,7 +269,7 @@ func (d *decider) placeAsAnnotated() {
 	}()
 	name, uid := d.Driver.Namespace, d.Driver.NamespaceUID
 	namespace, exists := d.Namespaces[name]
-	elsewhere := fmt.Sprintf("To install the driver in another namespace, set the annotation %s to that one and remove %s", NamespaceAnnotation, NamespaceUIDAnnotation)
+	elsewhere := "To install the driver in another namespace, name that one: " + lowerFirst(d.annotate("<namespace>", ""))
 	switch {
 	case uid != "" && !exists:
 		d.refuse(Gone, name, fmt.Sprintf("the namespace %s, UID %s, that the driver is in has been deleted. %s", name, uid, elsewhere))
