@@ -28,6 +28,7 @@ var onAccount = []Attack{
 	{"make a mount target that admits others, in a file system with the token that berth aws create uses", "as above, with the security groups of mount targets",
 		"internal/aws/provision TestSquatted/a_mount_target"},
 	{"make the file system with a key of another account, which can take all data away", "as above", "internal/aws/provision TestKeyOfAnotherAccount"},
+	{"make the file system in one zone, with which its files are lost", "as above", "internal/aws/provision TestSquatted/a_file_system_in_one_zone"},
 	{"replicate the file system to another account", "as above", "internal/aws/provision TestSquatted/a_file_system_that_is_replicated_to_another_account"},
 	{"give the file system a policy that lets another account in", "as above; a policy may only limit who in this account can mount the file system",
 		"internal/aws/provision TestSquatted/a_file_system_whose_policy_lets_another_account_in"},

@@ -84,7 +84,7 @@ func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.Fi
 	if err != nil {
 		return nil, err
 	}
-	return &fs, c.mustBeAsAsked(what, "it encrypted, with a key of its account, with performance mode "+string(efstypes.PerformanceModeGeneralPurpose)+
+	return &fs, c.mustBeAsAsked(what, "it encrypted, with a key of its account, in all zones, with performance mode "+string(efstypes.PerformanceModeGeneralPurpose)+
 		", without a replication, a lifecycle or automatic backups, and without a policy that allows anything but mounting, or names other accounts", append(differencesOf(fs), differences...))
 }
 
@@ -98,6 +98,9 @@ func differencesOf(fs efstypes.FileSystemDescription) (all []string) {
 	}
 	if fs.PerformanceMode != "" && fs.PerformanceMode != efstypes.PerformanceModeGeneralPurpose {
 		all = append(all, fmt.Sprintf("its performance mode is %s", fs.PerformanceMode))
+	}
+	if zone := aws.ToString(fs.AvailabilityZoneName); zone != "" {
+		all = append(all, fmt.Sprintf("its files are in zone %s alone", zone))
 	}
 	if p := fs.FileSystemProtection; p != nil && p.ReplicationOverwriteProtection == efstypes.ReplicationOverwriteProtectionDisabled {
 		all = append(all, "a replication may overwrite it")

@@ -278,6 +278,9 @@ func TestSquatted(t *testing.T) {
 		want    []string
 	}{
 		"a file system": {func(p *place) { fileSystem(p, false) }, []string{"it is not encrypted"}},
+		"a file system in one zone": {func(p *place) {
+			squatted(p, cloudefs.FileSystem{Zone: p.Zones()[0].Name})
+		}, []string{"its files are in zone us-east-1a alone"}},
 		"a file system that is replicated to another account": {func(p *place) {
 			squatted(p, cloudefs.FileSystem{ReplicatedTo: &cloudefs.Replica{FileSystemID: "fs-0e", Region: "eu-west-1", OwnerID: "666666666666", Status: "ENABLED"}})
 		}, []string{"it is replicated to file system fs-0e in region eu-west-1 of account 666666666666"}},
