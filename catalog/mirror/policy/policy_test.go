@@ -347,6 +347,7 @@ func TestManyLargeSignatures(t *testing.T) {
 // TestCompressedSignature: a lookaside server decides how long it takes to read a signature.
 func TestCompressedSignature(t *testing.T) {
 	const ofUnknownType, compressed = "\xbf", "\xa3\x01" // packets to the end of the text around them
+	const emptyOfUnknownType = "\xff\x00"
 	deflate := func(text []byte) []byte {
 		packet := bytes.NewBufferString(compressed)
 		w, err := flate.NewWriter(packet, flate.BestCompression)
@@ -361,6 +362,7 @@ func TestCompressedSignature(t *testing.T) {
 		"a part of it is compressed; expected all of it, or nothing":  deflate(deflate(long)),
 		"part of it is compressed; expected all of it, or nothing":    append([]byte{0x80 | 15<<2, 1, 0}, deflate(long)...),
 		"it cannot be expanded: flate: ":                              []byte(compressed + "\xff"),
+		"it has more than 64 packets; expected a signature":           deflate(bytes.Repeat([]byte(emptyOfUnknownType), 1<<20)),
 		"it is no OpenPGP message: ":                                  []byte(ofUnknownType),
 	} {
 		i := newImage(t)

@@ -183,6 +183,10 @@ func simple(signature []byte, keys [][]byte) (payload []byte, err error) {
 	return payload, nil
 }
 
+// maxPackets is the number of packets that a signature may have, with its end. gpg makes three. Reading one takes longer than expanding it: of
+// the smallest ones, four kilobytes stand for two million.
+const maxPackets = 65
+
 // expand returns the packets of an OpenPGP message, which may be compressed as a whole, as gpg does it. The library skips unknown packets in
 // compressed ones in compressed ones, of which a few kilobytes stand for terabytes.
 func expand(message io.Reader) ([]byte, error) {
@@ -199,7 +203,8 @@ func expand(message io.Reader) ([]byte, error) {
 	if len(text) > maxSignature {
 		return nil, fmt.Errorf("it expands to more than %d bytes; expected a signature", maxSignature)
 	}
-	for rest := bytes.NewReader(text); ; {
+	rest := bytes.NewReader(text)
+	for range maxPackets {
 		next, err := packet.Read(rest)
 		unknown := pgperrors.UnknownPacketTypeError(0)
 		if err != nil && !errors.As(err, &unknown) {
@@ -214,6 +219,7 @@ func expand(message io.Reader) ([]byte, error) {
 			}
 		}
 	}
+	return nil, fmt.Errorf("it has more than %d packets; expected a signature", maxPackets-1)
 }
 
 // byKey fails unless a signature of cosign is by one of the keys.
