@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/catalog/fbc/document"
+	"github.com/berth-csi/berth/internal/boundedyaml"
 	"github.com/berth-csi/berth/internal/findings"
 )
 
@@ -110,7 +111,13 @@ type reader struct {
 	contents *Contents
 	// refused are errors about files that could exhaust memory. A bundle with one of them is not read.
 	refused []error
+	// places counts the places in all files at which a value may begin.
+	places int
 }
+
+// maxPlaces is the number of places at which values may begin in the files of a bundle together. A value takes some hundred bytes of memory,
+// and two bytes of a file. Large bundles have some hundred thousand.
+const maxPlaces = 2 << 20
 
 // missing returns the error for a folder without a required document: the findings about its files or, if there are none, found.
 func (r *reader) missing(folder, found string) error {
@@ -315,6 +322,12 @@ func scalarText(value any) (text string, scalar bool) {
 // first returns the first document of a file: OLM's tools read no other.
 func (r *reader) first(f File) (_ document.Document, read bool) {
 	path := filepath.Join(r.name, filepath.FromSlash(f.Path))
+	if r.places += boundedyaml.Places(f.Data); r.places > maxPlaces {
+		if len(r.refused) == 0 {
+			r.refused = append(r.refused, document.Expansion.Finding(path, "with this file, those of the bundle have more than %d places at which a value may begin; expected fewer", maxPlaces))
+		}
+		return document.Document{}, false
+	}
 	documents, malformed := document.Parse(path, f.Data)
 	for _, fault := range malformed {
 		if fault.Rule == document.Expansion.ID || fault.Rule == document.Size.ID {

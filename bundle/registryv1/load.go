@@ -29,8 +29,9 @@ func Load(dir string) (*Contents, error) {
 	}
 	var found []*findings.Finding
 	var faults []error
+	left := maxFolder
 	for _, folder := range Folders {
-		files, below, err := readFiles(dir, folder)
+		files, below, err := readFiles(dir, folder, &left)
 		if errors.Is(err, fs.ErrNotExist) {
 			err := at.notABundle("it has no folder " + folder + nestedHint(dir))
 			if hasOne := slices.ContainsFunc(Folders, func(folder string) bool { return isDir(filepath.Join(dir, folder)) }); hasOne {
@@ -83,8 +84,13 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// readFiles returns the files directly in one folder of a bundle, and the names of its subfolders, sorted and without hidden ones.
-func readFiles(dir, folder string) (files []File, below []string, _ error) {
+// maxFolder is the number of bytes that the files of a bundle's folder may have together. A repository may have very long ones in a few bytes, and
+// a catalog with all objects takes up to a hundred times as much memory.
+const maxFolder = 32 << 20
+
+// readFiles returns the files directly in one folder of a bundle, and the names of its subfolders, sorted and without hidden ones. It fails if
+// they have more bytes than are left.
+func readFiles(dir, folder string, left *int) (files []File, below []string, _ error) {
 	entries, err := os.ReadDir(filepath.Join(dir, folder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
@@ -109,6 +115,9 @@ func readFiles(dir, folder string) (files []File, below []string, _ error) {
 			}
 			faults = append(faults, fault)
 			continue
+		}
+		if *left -= len(data); *left < 0 {
+			return nil, nil, &contentFault{filepath.Join(dir, folder, entry.Name()), fmt.Errorf("bundle folder %s: with this file, its files have more than %d bytes; expected fewer", dir, maxFolder)}
 		}
 		files = append(files, File{Path: path.Join(folder, entry.Name()), Data: data})
 	}

@@ -155,3 +155,27 @@ func TestLoadRefusesLinks(t *testing.T) {
 		t.Errorf("error %v, want one about the link", err)
 	}
 }
+
+// TestManyValues: a small image can have very many values, in as many files as it likes.
+func TestManyValues(t *testing.T) {
+	files := map[string][]byte{"manifests/csv.yaml": []byte(csvManifest), "metadata/annotations.yaml": []byte(gadget)}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		files["manifests/"+name+".yaml"] = []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\nx: [" + strings.Repeat(",", 500_000) + "1]\n")
+	}
+	_, err := LoadImage("quay.io/example/gadget:v1", files)
+	found, others := Faults(err)
+	require.Empty(t, others)
+	require.Len(t, found, 1)
+	require.Contains(t, found[0].Message, "those of the bundle have more than 2097152 places at which a value may begin")
+	require.Contains(t, found[0].File, "manifests/e.yaml")
+}
+
+// TestLargeFolder: a repository of a few kilobytes can have gigabytes of files that compress well.
+func TestLargeFolder(t *testing.T) {
+	dir := folder(t, map[string]string{"manifests/a.yaml": "", "manifests/b.yaml": "", "metadata/annotations.yaml": gadget})
+	for _, name := range []string{"a", "b"} {
+		require.NoError(t, os.Truncate(filepath.Join(dir, "manifests", name+".yaml"), maxFolder/2+1))
+	}
+	_, err := Load(dir)
+	require.ErrorContains(t, err, "with this file, its files have more than 33554432 bytes; expected fewer")
+}

@@ -87,7 +87,8 @@ func (b *Bundle) mayReplace(dir string) (bool, error) {
 		}
 	}
 	// Broken manifests are no reason to refuse: writing the bundle again repairs them.
-	metadata, _, err := readFiles(dir, MetadataDir)
+	left := maxFolder
+	metadata, _, err := readFiles(dir, MetadataDir, &left)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}

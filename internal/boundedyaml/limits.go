@@ -48,14 +48,19 @@ func checkSource(source []byte) error {
 	if len(source) <= maxValues {
 		return nil
 	}
+	if values := Places(source); values > maxValues {
+		return &Refusal{Message: fmt.Sprintf("the document has %d places at which a value may begin; expected at most %d: divide it into several", values, maxValues)}
+	}
+	return nil
+}
+
+// Places returns the number of places in a document at which a value may begin, in YAML or JSON.
+func Places(source []byte) int {
 	values := 1
 	for _, before := range []string{"\n", "\r", ",", ":", "-", "[", "{", "?"} { // each value but the first follows one of these
 		values += bytes.Count(source, []byte(before))
 	}
-	if values > maxValues {
-		return &Refusal{Message: fmt.Sprintf("the document has %d places at which a value may begin; expected at most %d: divide it into several", values, maxValues)}
-	}
-	return nil
+	return values
 }
 
 // isExcessive reports whether the decoder refused to expand aliases. The decoder counts values, not bytes.
