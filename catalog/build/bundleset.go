@@ -5,12 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/berth-csi/berth/bundle/registryv1"
 	"github.com/berth-csi/berth/catalog/fbc"
@@ -24,9 +27,13 @@ import (
 // pulls is the number of bundles that are read concurrently. Registries take most of the time.
 const pulls = 8
 
-// maxKept is the number of bytes that the files of images may have together if they are kept in memory, where they take nine times as much.
-// The images of an operator's versions have a few MiB at most, and compressed ones stand for ten thousand times their size.
-const maxKept = 384 << 20
+// maxKept is the number of bytes that bundles may take together if they are kept in memory: in the files of images, which take time, and in
+// memory, where those with all objects take up to fourteen times as much. Those of an operator's version have a few MiB at most, and small
+// images stand for ten thousand times their size.
+const maxKept = 1 << 30
+
+// maxRendered is the number of bytes that the files of images which are rendered at once may have. Rendering takes up to forty times as much.
+var maxRendered = registryv1.ImageLimits.Size
 
 // reference says where a bundle comes from and which parts are needed.
 type reference struct {
@@ -46,9 +53,10 @@ type bundleSet struct {
 	store    *document.Store // of payload
 	form     form
 	bundles  map[reference]*bundleResult
-	kept     atomic.Int64 // bytes of the files of images that are kept in memory
-	// render limits the number of bundles that are rendered at once, to save memory.
-	render chan struct{}
+	whole    bool         // bundles of Berth's templates are also needed with all objects
+	kept     atomic.Int64 // bytes of the bundles that are kept in memory, see maxKept
+	// render limits the number and the files of the bundles that are rendered at once, to save memory.
+	render *semaphore.Weighted
 }
 
 // bundleResult is a bundle, or the error of reading it.
@@ -73,7 +81,10 @@ func newBundleSet(ctx context.Context, o Options) (*bundleSet, error) {
 		return nil, err
 	}
 	s := &bundleSet{source: oci.Registries(ctx), keeper: o.Keeper, formats: o.formats(), progress: o.Progress, store: store, form: formOf(o.JSON),
-		bundles: map[reference]*bundleResult{}, render: make(chan struct{}, runtime.GOMAXPROCS(0))}
+		bundles: map[reference]*bundleResult{}, render: semaphore.NewWeighted(maxRendered)}
+	for _, t := range o.targets() {
+		s.whole = s.whole || t.formatOf(render.Described) == render.Whole
+	}
 	if s.progress == nil {
 		s.progress = func(int, int) {}
 	}
@@ -108,18 +119,26 @@ func (s *bundleSet) read(ctx context.Context, r reference, into *bundleResult) (
 			return err
 		}
 	}
+	size := 0
 	for _, file := range pulled.Files {
-		if !r.lean && s.kept.Add(int64(len(file))) > maxKept {
-			return fmt.Errorf("image %s: with its files, the bundles from images have more than %d bytes; expected fewer: build the catalog from fewer at a time", r.image, maxKept)
-		}
+		size += len(file)
 	}
-	s.render <- struct{}{}
-	defer func() { <-s.render }()
+	share := shareOf(size + 2*sizeOf(r.folder)) // a bundle without an image has its objects twice
+	if err := s.render.Acquire(ctx, share); err != nil {
+		return err
+	}
+	defer s.render.Release(share)
 	var b *render.Bundle
 	if r.folder != "" {
 		b, err = render.Folder(r.folder)
 	} else {
 		b, err = render.Image(pulled.Reference, pulled.Files)
+	}
+	if err == nil && !r.lean {
+		var kept int
+		if kept, err = b.Release(s.whole); err == nil && s.kept.Add(int64(size+kept)) > maxKept {
+			return fmt.Errorf("bundle %s: with it, the bundles take more than %d bytes, in the files of images and in memory; expected fewer: build the catalog from fewer at a time", r.folder+r.image, maxKept)
+		}
 	}
 	if err != nil || !r.lean {
 		into.Bundle = b
@@ -127,6 +146,27 @@ func (s *bundleSet) read(ctx context.Context, r reference, into *bundleResult) (
 	}
 	into.held, err = s.hold(b)
 	return err
+}
+
+// sizeOf returns the number of bytes of the files of a bundle's folder, as far as they can be read.
+func sizeOf(folder string) (size int) {
+	if folder == "" {
+		return 0
+	}
+	for _, below := range registryv1.Folders {
+		entries, _ := os.ReadDir(filepath.Join(folder, below))
+		for _, entry := range entries {
+			if info, err := os.Stat(filepath.Join(folder, below, entry.Name())); err == nil { // it may be a link
+				size += int(min(info.Size(), maxRendered))
+			}
+		}
+	}
+	return size
+}
+
+// shareOf returns the part of maxRendered that a bundle takes while it is rendered. Small ones are rendered on all processors.
+func shareOf(size int) int64 {
+	return min(max(int64(size), maxRendered/int64(runtime.GOMAXPROCS(0))), maxRendered)
 }
 
 func (s *bundleSet) pull(ctx context.Context, r reference) (oci.Pulled, error) {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +23,14 @@ func TestManyLargeImages(t *testing.T) {
 	s.kept.Store(maxKept - 1)
 	own, lean := reference{image: image}, reference{image: image, lean: true}
 	require.NoError(t, s.fill(t.Context(), []reference{own, lean}))
-	assert.ErrorContains(t, s.bundles[own].err, "with its files, the bundles from images have more than 402653184 bytes; expected fewer")
+	assert.ErrorContains(t, s.bundles[own].err, "with it, the bundles take more than 1073741824 bytes, in the files of images and in memory; expected fewer")
 	assert.NoError(t, s.bundles[lean].err)
+}
+
+// TestLargeImagesOneByOne: rendering takes many times as much memory as the files of an image, so large ones are not rendered at once.
+func TestLargeImagesOneByOne(t *testing.T) {
+	processors := int64(runtime.GOMAXPROCS(0))
+	for size, want := range map[int64]int64{0: maxRendered / processors, maxRendered - 1: maxRendered - 1, 2 * maxRendered: maxRendered} {
+		assert.Equal(t, want, shareOf(int(size)), "share of %d bytes", size)
+	}
 }

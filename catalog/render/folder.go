@@ -247,6 +247,38 @@ func (b *Bundle) In(format Format) (declcfg.Bundle, error) {
 	return rendered, nil
 }
 
+// Release frees memory: of the bundle's objects and files, which were needed to check and render it, and of the document with all objects
+// unless whole is set. It returns about how many bytes the rest takes.
+func (b *Bundle) Release(whole bool) (kept int, err error) {
+	objects := slices.DeleteFunc(b.registry.Objects, func(o *unstructured.Unstructured) bool { return o.GetKind() != v1alpha1.ClusterServiceVersionKind })
+	rest := registry.NewBundle(b.registry.Name, b.registry.Annotations, objects...)
+	rest.BundleImage = b.registry.BundleImage
+	csv, err := rest.ClusterServiceVersion() // from now on, it is cached there
+	if err != nil {
+		return 0, b.csvFault(err)
+	}
+	csv.ManagedFields, csv.OwnerReferences = nil, nil // these are not rendered, and may take far more memory than their text
+	rest.Objects, b.registry, b.Files, b.Objects = nil, rest, nil, nil
+	if !whole {
+		if b.whole, err = b.In(Described); err != nil {
+			return 0, err
+		}
+		b.whole.Properties = slices.Clone(b.whole.Properties) // the migration leaves the objects behind the end of the slice
+	}
+	const perValue = 100
+	kept = len(csv.Spec) + len(b.whole.CsvJSON) + perValue*(len(csv.Annotations)+len(csv.Labels)+len(b.Metadata.Annotations)+len(b.Metadata.Dependencies)+len(b.whole.RelatedImages))
+	for _, d := range []document.Document{b.CSV, b.Metadata.Document, b.Metadata.DependenciesIn, b.Metadata.PropertiesIn} {
+		kept += len(d.Source) + len(d.Content)
+	}
+	for _, object := range b.whole.Objects {
+		kept += len(object)
+	}
+	for _, p := range b.whole.Properties {
+		kept += perValue + len(p.Value)
+	}
+	return kept, nil
+}
+
 // render returns the bundle's document with all objects.
 func (b *Bundle) render() (declcfg.Bundle, error) {
 	_, properties, err := registry.ObjectsAndPropertiesFromBundle(b.registry)

@@ -1,11 +1,15 @@
 package render_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +18,10 @@ import (
 )
 
 // tide renders a bundle whose ClusterServiceVersion has these lines in the place of others.
-func tide(t *testing.T, old, lines string) *render.Bundle {
+func tide(t *testing.T, old, lines string) *render.Bundle { return tideWith(t, old, lines, "") }
+
+// tideWith is like tide, with a ConfigMap of this text.
+func tideWith(t *testing.T, old, lines, text string) *render.Bundle {
 	t.Helper()
 	const tide = "../../bundle/rules/testdata/tide"
 	files := map[string][]byte{}
@@ -27,6 +34,7 @@ func tide(t *testing.T, old, lines string) *render.Bundle {
 			files[folder+"/"+f.Name()] = []byte(strings.Replace(string(text), old, lines, 1))
 		}
 	}
+	files["manifests/text.yaml"] = []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: text}\ndata: {text: '" + text + "'}\n")
 	b, err := render.Image("registry.example.com/tide:v1", files)
 	require.NoError(t, err)
 	return b
@@ -64,5 +72,45 @@ func TestDeepProperties(t *testing.T) {
 		require.NoError(t, err, name)
 		_, err = tc.bundle(120).In(tc.format)
 		assert.ErrorContains(t, err, "nests more than 100 levels deep; expected fewer", name)
+	}
+}
+
+// TestRelease: a bundle that is kept for a catalog takes no memory for what the catalog does not show.
+func TestRelease(t *testing.T) {
+	live := func() int {
+		var stats runtime.MemStats
+		for range 3 { // pools keep buffers for two collections
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&stats)
+		return int(stats.HeapAlloc)
+	}
+	text := strings.Repeat("<", 8<<20)
+	for whole, formats := range map[bool][]render.Format{false: {render.Described}, true: render.BundleFormats} {
+		same := tideWith(t, category, category, text)
+		before := live()
+		b := tideWith(t, category, category, text)
+		kept, err := b.Release(whole)
+		require.NoError(t, err)
+		taken := live() - before
+		assert.Less(t, taken, kept+2<<20, "bytes that the bundle takes")
+		if !whole {
+			assert.Less(t, kept, 1<<20)
+		}
+		for _, format := range formats {
+			want, err := same.In(format)
+			require.NoError(t, err)
+			got, err := b.In(format)
+			require.NoError(t, err)
+			assert.True(t, reflect.DeepEqual(want, got), "whole %v: another document in the format %s", whole, format)
+		}
+		want, err := same.Entry()
+		require.NoError(t, err)
+		got, err := b.Entry()
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+		var wanted, introduced declcfg.Package
+		require.NoError(t, errors.Join(same.Introduce(&wanted), b.Introduce(&introduced)))
+		assert.Equal(t, wanted, introduced)
 	}
 }
