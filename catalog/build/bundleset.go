@@ -2,6 +2,7 @@ package build
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -113,6 +114,9 @@ func (s *bundleSet) fill(ctx context.Context, all []reference) error {
 }
 
 func (s *bundleSet) read(ctx context.Context, r reference, into *bundleResult) (err error) {
+	if err := room(&s.kept, r.folder+r.image); err != nil && !r.lean { // reading more would only take time
+		return err
+	}
 	var pulled oci.Pulled
 	if r.folder == "" {
 		if pulled, err = s.pull(ctx, r); err != nil {
@@ -135,17 +139,32 @@ func (s *bundleSet) read(ctx context.Context, r reference, into *bundleResult) (
 		b, err = render.Image(pulled.Reference, pulled.Files)
 	}
 	if err == nil && !r.lean {
-		var kept int
-		if kept, err = b.Release(s.whole); err == nil && s.kept.Add(int64(size+kept)) > maxKept {
-			return fmt.Errorf("bundle %s: with it, the bundles take more than %d bytes, in the files of images and in memory; expected fewer: build the catalog from fewer at a time", r.folder+r.image, maxKept)
-		}
+		err = keep(b, r.folder+r.image, s.whole, &s.kept, size)
 	}
-	if err != nil || !r.lean {
-		into.Bundle = b
+	if err != nil {
 		return err
+	}
+	if !r.lean {
+		into.Bundle = b
+		return nil
 	}
 	into.held, err = s.hold(b)
 	return err
+}
+
+// keep frees memory of a bundle, and counts what it still takes, besides the size of an image's files. It fails if that exceeds maxKept.
+func keep(b *render.Bundle, from string, whole bool, kept *atomic.Int64, size int) error {
+	takes, err := b.Release(whole)
+	kept.Add(int64(size + takes))
+	return cmp.Or(err, room(kept, from))
+}
+
+// room fails if the bundles that are kept exceed maxKept, with the one that comes from a folder or an image.
+func room(kept *atomic.Int64, from string) error {
+	if kept.Load() <= maxKept {
+		return nil
+	}
+	return fmt.Errorf("bundle %s: with it, the bundles take more than %d bytes, in the files of images and in memory; expected fewer: build the catalog from fewer at a time", from, maxKept)
 }
 
 // sizeOf returns the number of bytes of the files of a bundle's folder, as far as they can be read.

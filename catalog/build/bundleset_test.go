@@ -25,6 +25,9 @@ func TestManyLargeImages(t *testing.T) {
 	require.NoError(t, s.fill(t.Context(), []reference{own, lean}))
 	assert.ErrorContains(t, s.bundles[own].err, "with it, the bundles take more than 1073741824 bytes, in the files of images and in memory; expected fewer")
 	assert.NoError(t, s.bundles[lean].err)
+	next := reference{folder: "not read"}
+	require.NoError(t, s.fill(t.Context(), []reference{next}))
+	assert.ErrorContains(t, s.bundles[next].err, "the bundles take more than")
 }
 
 // TestLargeImagesOneByOne: rendering takes many times as much memory as the files of an image, so large ones are not rendered at once.
@@ -33,4 +36,15 @@ func TestLargeImagesOneByOne(t *testing.T) {
 	for size, want := range map[int64]int64{0: maxRendered / processors, maxRendered - 1: maxRendered - 1, 2 * maxRendered: maxRendered} {
 		assert.Equal(t, want, shareOf(int(size)), "share of %d bytes", size)
 	}
+}
+
+// TestFoldersAreKeptWithoutObjects: the folders of a repository take as much memory as the catalog that is made of them.
+func TestFoldersAreKeptWithoutObjects(t *testing.T) {
+	dir := t.TempDir()
+	catalogs.WriteBundle(t, dir, "tide", "1.0.0", "")
+	bundles, found, err := readFolders(t.Context(), []string{dir})
+	require.NoError(t, err)
+	require.Empty(t, found)
+	assert.Empty(t, bundles[0].Objects)
+	assert.Empty(t, bundles[0].Files)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
@@ -109,11 +110,18 @@ func readFolders(ctx context.Context, dirs []string) (bundles []*render.Bundle, 
 		return nil, nil, errors.New("no bundle folder given; expected at least one")
 	}
 	var strangers []error
+	var kept atomic.Int64
 	for _, dir := range dirs {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
+		if err := room(&kept, dir); err != nil {
+			return nil, found, err
+		}
 		b, err := render.Folder(dir)
+		if err == nil {
+			err = keep(b, dir, true, &kept, 0)
+		}
 		if err != nil {
 			faults, others := registryv1.Faults(err)
 			found, strangers = append(found, faults...), append(strangers, others...)

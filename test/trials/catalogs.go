@@ -95,6 +95,7 @@ var onCatalogs = []Attack{
 	{"list the same list 64 times in lists of lists, so that `berth catalog unmirror` asks the mirror for each of millions", "each list is read once", "internal/oci TestRepeatedLists"},
 	{"fill memory with the files of a few small images that a template names", "what is kept of them has at most 1 GiB together, and takes no more memory than that", "catalog/build TestManyLargeImages"},
 	{"the same with objects that the catalog does not show", "objects are kept in memory only if the catalog shows them", "catalog/render TestRelease"},
+	{"the same with the folders of a repository", "as above", "catalog/build TestFoldersAreKeptWithoutObjects"},
 	{"the same while they are rendered, at the same time", "images that are rendered at the same time have at most 64 MiB of files together", "catalog/build TestLargeImagesOneByOne"},
 	{"fill memory with long files of the same letter in the folder of a bundle, which git compresses", "the files of a folder have at most 32 MiB together", "bundle/registryv1 TestLargeFolder"},
 	{"fill memory with values of two bytes in the files of a bundle, which take hundreds", "a bundle has at most two million values", "bundle/registryv1 TestManyValues"},
