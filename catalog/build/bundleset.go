@@ -28,7 +28,7 @@ import (
 // pulls is the number of bundles that are read concurrently. Registries take most of the time.
 const pulls = 8
 
-// maxKept is the number of bytes that bundles may take together if they are kept in memory: in the files of images, which take time, and in
+// maxKept is the number of bytes that bundles may take together if they are kept in memory: twice in the files of images, which take time, and in
 // memory, where those with all objects take up to fourteen times as much. Those of an operator's version have a few MiB at most, and small
 // images stand for ten thousand times their size.
 const maxKept = 1 << 30
@@ -139,7 +139,7 @@ func (s *bundleSet) read(ctx context.Context, r reference, into *bundleResult) (
 		b, err = render.Image(pulled.Reference, pulled.Files)
 	}
 	if err == nil && !r.lean {
-		err = keep(b, r.folder+r.image, s.whole, &s.kept, size)
+		err = keep(b, r.folder+r.image, s.whole, &s.kept, 2*size)
 	}
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *bundleSet) read(ctx context.Context, r reference, into *bundleResult) (
 	return err
 }
 
-// keep frees memory of a bundle, and counts what it still takes, besides the size of an image's files. It fails if that exceeds maxKept.
+// keep frees memory of a bundle, and counts what it still takes, besides what the files of an image count. It fails if that exceeds maxKept.
 func keep(b *render.Bundle, from string, whole bool, kept *atomic.Int64, size int) error {
 	takes, err := b.Release(whole)
 	kept.Add(int64(size + takes))
