@@ -166,7 +166,7 @@ func (s *state) install(own *v1alpha1.Subscription) (migrate.Decision, error) {
 	return migrate.NoStep()
 }
 
-// beginAgain says how to have OLM v0 install the version from the start.
+// beginAgain says how to make OLM v0 install the version from the start.
 func (s *state) beginAgain(own *v1alpha1.Subscription) string {
 	return fmt.Sprintf("have OLM v0 begin again with `%s && %s`, and run `%s`",
 		escape.Command("oc -n %s delete subscription %s", own.Namespace, own.Name),

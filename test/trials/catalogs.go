@@ -93,7 +93,7 @@ var onCatalogs = []Attack{
 	{"expand a signature of a few kilobytes to two million packets, each of which takes longer to read than to expand", "a signature has 64 packets at most", "catalog/mirror/policy TestCompressedSignature"},
 	{"fill memory with 16,000 blobs that each of very many images lists", "the images of a mirror have at most two million manifests and blobs together", "internal/oci TestManyParts"},
 	{"list the same list 64 times in lists of lists, so that `berth catalog unmirror` asks the mirror for each of millions", "each list is read once", "internal/oci TestRepeatedLists"},
-	{"fill memory with the files of a few small images that a template names", "what is kept of them has at most 1 GiB together, and takes no more memory than that", "catalog/build TestManyLargeImages"},
+	{"fill memory with the files of a few small images that a template names", "the bundles that are kept take at most 1 GiB of memory together", "catalog/build TestManyLargeImages"},
 	{"the same with objects that the catalog does not show", "objects are kept in memory only if the catalog shows them", "catalog/render TestRelease"},
 	{"the same with the folders of a repository", "as above", "catalog/build TestFoldersAreKeptWithoutObjects"},
 	{"the same while they are rendered, at the same time", "images that are rendered at the same time have at most 64 MiB of files together", "catalog/build TestLargeImagesOneByOne"},
